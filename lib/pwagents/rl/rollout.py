@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from pwagents.evaluation.metrics import grade
-from pwagents.rl.settings import RlSettings
 from pwagents.schema import Task, Trajectory
-from pwagents.seeds import rng
 from pwagents.web.environment import BeliefState, WebEnvironment
 
 # task -> an environment in which it has begun
@@ -81,22 +79,6 @@ def loss_mask(rollout: Rollout) -> list[int]:
 def count_asks(trajectory: Trajectory) -> int:
     """How often the agent asked the user something: valid calls of ``respond``."""
     return sum(step.is_talk for step in trajectory.steps)
-
-
-def tasks_in_order(tasks: Sequence[Task], config: RlSettings) -> list[Task]:
-    """The tasks of the whole run, ``prompts_per_step`` for each step: every pass over them shuffled anew.
-
-    Raises:
-        ValueError: there are no tasks.
-    """
-    if not tasks:
-        raise ValueError("there are no tasks to train on")
-    needed = config.max_steps * config.prompts_per_step
-    ordered: list[Task] = []
-    while len(ordered) < needed:
-        epoch = str(len(ordered) // len(tasks))
-        ordered += [tasks[i] for i in rng(config.seed, "order of tasks", epoch).permutation(len(tasks))]
-    return ordered[:needed]
 
 
 @dataclass(frozen=True)

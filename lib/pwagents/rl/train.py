@@ -32,7 +32,7 @@ from pwagents.progress import progress
 from pwagents.rl.advantages import critic_advantages, token_advantages
 from pwagents.rl.learner import Learner, make_accelerator
 from pwagents.rl.log import append_row, is_flat, open_run
-from pwagents.rl.rollout import Evaluate, Play, StepRewards, play_batch, summarize, tasks_in_order
+from pwagents.rl.rollout import Evaluate, Play, StepRewards, play_batch, summarize
 from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Task
 from pwagents.seeds import derive_seed, rng
@@ -68,7 +68,7 @@ def train_policy(
         DataError: the folder holds a run with other settings.
         ImportError: the tracker is not installed.
         RuntimeError: training diverged.
-        ValueError: settings that do not go together, or a rollout that contradicts itself.
+        ValueError: no tasks, settings that do not go together, or a rollout that contradicts itself.
     """
     import torch
 
@@ -89,7 +89,15 @@ def train_policy(
             append_row(folder, row)
         accelerator.log({name: value for name, value in row.items() if name != "step"}, step=row["step"])
 
-    learner, in_order = Learner(model, config, accelerator), tasks_in_order(tasks, config)
+    # The tasks of the whole run, ``prompts_per_step`` for each step: every pass over them shuffled anew.
+    if not tasks:
+        raise ValueError("there are no tasks to train on")
+    in_order: list[Task] = []
+    while len(in_order) < config.max_steps * config.prompts_per_step:
+        epoch = str(len(in_order) // len(tasks))
+        in_order += [tasks[i] for i in rng(config.seed, "order of tasks", epoch).permutation(len(tasks))]
+
+    learner = Learner(model, config, accelerator)
     if checkpoint:
         accelerator.load_state(checkpoint, strict=False)  # what is not trained is not in it
     elif evaluate and config.eval_steps and not rows:
