@@ -11,7 +11,7 @@ result of the action. A judge that knew the target would pay for success a secon
 import json
 import threading
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from pydantic import BaseModel, Field
 
@@ -43,6 +43,16 @@ _ARGUMENT = {
     "respond": "content",
     "get_recommendations_by_history": "product_sequence",
 }
+
+
+class Judge(Protocol):
+    """Scores actions against belief states; sees nothing else."""
+
+    def __call__(self, state: BeliefState, action: Action) -> float:
+        """In [-1, 1]."""
+
+    def scores(self, states: Sequence[BeliefState], actions: Sequence[Action]) -> list[float]:
+        """The score of each action in its state."""
 
 
 class OfflineJudge:
@@ -104,7 +114,6 @@ class OfflineJudge:
         return (self._search if action.name == "search_product_by_query" else self._review)(state, text)
 
     def scores(self, states: Sequence[BeliefState], actions: Sequence[Action]) -> list[float]:
-        """The score of each action in its state."""
         return [self(state, action) for state, action in zip(states, actions, strict=True)]
 
     def _search(self, state: BeliefState, query: str) -> float:

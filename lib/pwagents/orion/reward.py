@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat
 
 from pwagents.evaluation.metrics import attempts
-from pwagents.orion.judge import LlmJudge, OfflineJudge
+from pwagents.orion.judge import Judge
 from pwagents.orion.teacher import is_result
 from pwagents.rl.rollout import Episode
 from pwagents.schema import FUNCTION_OF, Trajectory
@@ -61,7 +61,7 @@ class RewardSettings(Success, ReturnSettings):
 class Rewards:
     """What the steps of episodes earn, as the trainer asks for it: a list of R_t an episode, part by part."""
 
-    def __init__(self, judge: OfflineJudge | LlmJudge, config: RewardSettings):
+    def __init__(self, judge: Judge, config: RewardSettings):
         self.judge, self.config = judge, config
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, list[list[float]]]:
