@@ -32,7 +32,7 @@ from pwagents.web.environment import Agent
 POLICY = "model"  # in the folder of a run of reinforcement learning: the trained policy
 
 
-@dataclass(frozen=True)
+@dataclass
 class OrionRuns:
     """Plays the test tasks of a study into ``runs/orion.jsonl``; several notebooks share this file.
 
@@ -49,6 +49,11 @@ class OrionRuns:
     variant: Mapping[str, Any] = field(default_factory=dict)
     file: str = "runs/orion.jsonl"
 
+    def __post_init__(self):
+        self.tasks = self.study.test_tasks if self.tasks is None else self.tasks
+        self.start = self.start or self.study.start
+        self.store = self.study.output_dir / self.file
+
     def policy(self, method: str, folder: Path, sampled: bool = False) -> list[EpisodeRecord]:
         """Episodes of the model in ``folder``, one a task.
 
@@ -61,15 +66,13 @@ class OrionRuns:
             DataError, InfrastructureError: see :func:`run_episodes` and :func:`require_played`.
         """
         decoding = self.study.settings.decoding
-        decoding = decoding if sampled else decoding.greedy
-        tasks = self._tasks
-        model = LocalModel(self.folder(folder))
-        solve = _in_batches(tasks, self._start, decoding, self.study.seed, model)
+        decoding, model = decoding if sampled else decoding.greedy, LocalModel(self.folder(folder))
+        solve = _in_batches(self.tasks, self.start, decoding, self.study.seed, model)
         facts = {name: value for name, value in plain(decoding).items() if name != "workers"}
         # Which tasks stand beside each other decides what is sampled.
-        ids = hashlib.sha256(" ".join(task.task_id for task in tasks).encode()).hexdigest()[:16]
+        ids = hashlib.sha256(" ".join(task.task_id for task in self.tasks).encode()).hexdigest()[:16]
         params = {"decoding": facts, "decoder": code_hash("lm"), "tasks": ids}
-        return self._run(method, solve, model.name, params, workers=1, here=True)
+        return self._run(method, solve, model.name, params, here=True)
 
     def agent(
         self, method: str, agent_of: Callable[[Task], Agent], facts: Mapping[str, Any]
@@ -82,12 +85,12 @@ class OrionRuns:
         """
 
         def solve(task: Task) -> Trajectory:
-            episode, act = self._start(task), agent_of(task)
+            episode, act = self.start(task), agent_of(task)
             while not episode.done:
                 episode.step(act(episode.state))
             return episode.trajectory
 
-        return self._run(method, solve, "none", facts, self.study.settings.players.workers)
+        return self._run(method, solve, "none", facts, workers=self.study.settings.players.workers)
 
     def frame(self, *records: Sequence[EpisodeRecord]) -> pd.DataFrame:
         """:func:`records_frame` of one or several runs, with three columns more.
@@ -96,10 +99,10 @@ class OrionRuns:
         training pays for: success, alignment by the study's judge, and questions.
         """
         all_records = [record for run in records for record in run]
-        tasks = {task.task_id: task for task in self._tasks}
+        tasks = {task.task_id: task for task in self.tasks}
         scored = [record for record in all_records if record.trajectory]
         episodes = [
-            (belief_states(self._start(tasks[r.task_id]).state, r.trajectory)[:-1], r.trajectory)
+            (belief_states(self.start(tasks[r.task_id]).state, r.trajectory)[:-1], r.trajectory)
             for r in progress(scored, "belief states")
         ]
         parts = Rewards(self.study.judge, self.study.settings.earned)(episodes).values()
@@ -118,38 +121,18 @@ class OrionRuns:
         """The model's folder: itself, or that in a run of reinforcement learning."""
         return folder / POLICY if (folder / POLICY).exists() else folder
 
-    @property
-    def store(self) -> Path:
-        return self.study.output_dir / self.file
-
-    @property
-    def _tasks(self) -> Sequence[Task]:
-        return self.study.test_tasks if self.tasks is None else self.tasks
-
-    @property
-    def _start(self) -> StartEpisode:
-        return self.start or self.study.start
-
     def _run(
         self,
         method: str,
         solve: Callable[[Task], Trajectory],
         model: str,
         facts: Mapping[str, Any],
-        workers: int,
-        here: bool = False,
+        **where: Any,
     ) -> list[EpisodeRecord]:
-        records = run_episodes(
-            self._tasks,
-            solve,
-            self.store,
-            method=method,
-            model=model,
-            params={**self.study.facts, "variant": dict(self.variant), **facts},
-            workers=workers,
-            stored_runs_only=self.study.settings.stored_runs_only,
-            here=here,
-        )
+        params = {**self.study.facts, "variant": dict(self.variant), **facts}
+        only = self.study.settings.stored_runs_only
+        told = {"method": method, "model": model, "params": params, "stored_runs_only": only}
+        records = run_episodes(self.tasks, solve, self.store, **told, **where)
         require_played(records)
         return records
 
