@@ -8,6 +8,7 @@ that a run may be killed and taken up again.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,8 @@ def _in_batches(
     Batches do not depend on what is stored already, so that chance does not either. Where a task cannot be
     scored, a NotEvaluableError is raised.
     """
-    played: dict[str, Trajectory | None] = {}  # of the last batch; None stays with what cannot be scored
+    size = decoding.batch_size
+    numbers = {task.task_id: i // size for i, task in enumerate(tasks)}  # of their batches
 
     def play(together: Sequence[Task], chance: int) -> dict[str, Trajectory]:
         """Play tasks together; when one of them cannot be scored, halves of them, until it stands alone."""
@@ -163,19 +165,16 @@ def _in_batches(
             return play(together[:half], chance) | play(together[half:], chance) if half else {}
         return {rollout.trajectory.task_id: rollout.trajectory for rollout in rollouts}
 
+    @lru_cache(maxsize=1)
+    def play_batch(number: int) -> dict[str, Trajectory]:
+        """Play those that stand beside each other, whichever of them are stored."""
+        return play(tasks[number * size :][:size], derive_seed(seed, "evaluation", str(number)))
+
     def solve(task: Task) -> Trajectory:
+        played = play_batch(numbers[task.task_id])
         if task.task_id not in played:
-            # The task and those that stand beside it, whichever of them are stored.
-            size = decoding.batch_size
-            number = [other.task_id for other in tasks].index(task.task_id) // size
-            batch = tasks[number * size :][:size]
-            played.clear()
-            played.update({each.task_id: None for each in batch})
-            played.update(play(batch, derive_seed(seed, "evaluation", str(number))))
-        trajectory = played[task.task_id]
-        if trajectory is None:
             start(task)  # which may say why
             raise NotEvaluableError(f"task {task.task_id}: a model behind a role refuses to answer")
-        return trajectory
+        return played[task.task_id]
 
     return solve
