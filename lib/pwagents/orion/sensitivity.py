@@ -309,10 +309,7 @@ def losses(frame: pd.DataFrame, metric: str = "result_final") -> pd.DataFrame:
     Returns:
         The columns of :func:`trained_differences`, with ``world`` and ``without`` in place of a comparison.
     """
-    pairs = {part: ("whole", part) for part in PARTS}
-    rows = []
-    for world, episodes in frame.groupby("world", sort=False):
-        found = trained_differences(episodes, pairs, metric)
-        rows.append(found.assign(world=world, without=found.pop("comparison").str.removeprefix("w/o ")))
-    table = pd.concat(rows, ignore_index=True)
-    return table[["world", "without", *table.columns.drop(["world", "without"])]]
+    pairs = {part.removeprefix("w/o "): ("whole", part) for part in PARTS}
+    worlds = {w: trained_differences(own, pairs, metric) for w, own in frame.groupby("world", sort=False)}
+    table = pd.concat(worlds, names=["world"]).reset_index("world")
+    return table.rename(columns={"comparison": "without"}).reset_index(drop=True)
