@@ -20,14 +20,7 @@ from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.llm.replies import read_reply
 from pwagents.orion.agent import orion_messages
-from pwagents.profiles.catalogue import (
-    TOPIC,
-    Catalogue,
-    affirmed,
-    denied,
-    find_bands,
-    spaced_words,
-)
+from pwagents.profiles.catalogue import TOPIC, Catalogue, affirmed, denied, find_bands, spaced_words
 from pwagents.project import read_yaml
 from pwagents.schema import FUNCTION_OF, Action, Usage
 from pwagents.web.environment import BeliefState
