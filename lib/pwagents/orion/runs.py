@@ -107,10 +107,8 @@ class OrionRuns:
             for r in progress(scored, "belief states")
         ]
         parts = Rewards(self.study.judge, self.study.settings.earned)(episodes).values()
-        returns = {
-            id(record): sum(map(sum, own))
-            for record, own in zip(scored, zip(*parts, strict=True), strict=True)
-        }
+        earned = zip(scored, zip(*parts, strict=True), strict=True)
+        returns = {id(record): sum(map(sum, own)) for record, own in earned}
         return records_frame(all_records).assign(
             asks=[float(count_asks(r.trajectory)) if r.trajectory else float("nan") for r in all_records],
             query=[last_query(r.trajectory) for r in all_records],

@@ -133,9 +133,8 @@ def player(study: Study, tokenizer: Any, config: RlSettings, greedy: bool = Fals
 
     def start(task: Task) -> WebEnvironment:
         episode = study.start(task)
-        silence, unchanged = (lambda *_: UserReply("...")), (lambda profile, *_: Update(profile))
-        episode.user = episode.user and _answering(episode.user, silence)
-        episode.update = episode.update and _answering(episode.update, unchanged)
+        episode.user = episode.user and _answering(episode.user, lambda *_: UserReply("..."))
+        episode.update = episode.update and _answering(episode.update, lambda profile, *_: Update(profile))
         return episode
 
     def play(model: Any, tasks: Sequence[Task], seed: int) -> list[Rollout]:
@@ -240,10 +239,8 @@ class OrionModels:
         """How many questions the teacher by rules asks, at most: fixed before any test task is played."""
         if not self.are_questions_tried:
             return self.study.settings.role_play.questions or 0
-        means = (
-            self.ladder("train").groupby(["questions", "type"])["return"].mean().groupby("questions").mean()
-        )
-        return int(means.idxmax())  # the fewest of those that are as good
+        returns = self.ladder("train").groupby(["questions", "type"])["return"].mean()
+        return int(returns.groupby("questions").mean().idxmax())  # the fewest of those that are as good
 
     def ladder(self, split: Split) -> pd.DataFrame:
         """Episodes of the teacher by rules with each number of questions (:func:`play_ladder`)."""
@@ -355,9 +352,8 @@ def base_size(settings: OrionSettings) -> "PretrainedConfig | Path":
         return settings.base.folder(models, stored_only=only)
     from pwagents.lm.small import make_small_model, with_copying_layers
 
-    return with_copying_layers(
-        make_small_model(dialogue_tokenizer(RULES), settings.seed), settings.seed
-    ).config
+    model = make_small_model(dialogue_tokenizer(RULES), settings.seed)
+    return with_copying_layers(model, settings.seed).config
 
 
 def episode_plan(settings: OrionSettings, config: RlSettings) -> Plan:
