@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pwagents.errors import DataError, NotEvaluableError
+from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
 from pwagents.evaluation.paper import ORION
 from pwagents.orion import train as orion_train
 from pwagents.orion.baselines import play_baselines
@@ -90,6 +90,22 @@ def test_a_refusal_costs_that_task_alone_and_is_counted_apart(study, tiny, tmp_p
     assert [r.task_id for r in records if r.outcome == "not_evaluable"] == lost
     frame = OrionRuns(runs.study).frame(records).set_index("task_id")
     assert frame.index[frame["return"].isna() & frame["asks"].isna()].tolist() == lost
+
+
+def test_an_endpoint_that_fails_takes_no_task_from_the_next_run(study, tiny, runs):
+    """Nor one that was to be played beside the task that failed."""
+
+    def fail(_):
+        raise InfrastructureError("an endpoint is down")
+
+    def start(task):
+        episode = study.start(task)
+        episode.step = fail
+        return episode
+
+    with pytest.raises(InfrastructureError):
+        OrionRuns(runs.study, start=start).policy("tiny", tiny)
+    assert {record.outcome for record in runs.policy("tiny", tiny)} == {"scored"}
 
 
 def test_references_stand_in_the_order_of_what_they_know_and_can_do_every_task(runs, tiny):

@@ -236,7 +236,7 @@ def test_other_profiles_are_trained_with_and_tested_on_short_histories(searches,
     trainings = []
 
     def train(_, units):
-        trainings.extend(settings for settings, _ in units)
+        trainings.extend(units)
         return [tmp_path] * len(units)
 
     def again(**trained):

@@ -61,7 +61,7 @@ def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversat
 ):
     made = []
     monkeypatch.setattr(orion_train, "base_model", lambda *given, **_: made.append(given[3]))
-    same, other = replace(OrionModels(study), seed=study.seed), OrionModels(study, study.seed + 1)
+    same, other = OrionModels(study, study.seed), OrionModels(study, study.seed + 1)
     for models in (OrionModels(study), same, other):
         models.base()
     assert made == [study.seed, study.seed, study.seed + 1]

@@ -147,10 +147,9 @@ def frequent_patterns(
     parts = {}
     for method, episodes in Counter(record.method for record in scored).items():
         groups = frame[frame["method"] == method].groupby("pattern")
-        means = groups[["result_final", "return"]].mean().rename(columns={"result_final": "result accuracy"})
-        table = means.assign(share=groups.size() / episodes).reset_index()
-        table = table[["pattern", "share", *means]]
-        table = table.sort_values(["share", "pattern"], ascending=[False, True]).head(n)
+        table = groups[["result_final", "return"]].mean().rename(columns={"result_final": "result accuracy"})
+        table.insert(0, "share", groups.size() / episodes)
+        table = table.reset_index().sort_values(["share", "pattern"], ascending=[False, True]).head(n)
         parts[method] = table.set_axis(range(1, len(table) + 1))
     return pd.concat(parts, axis=1).rename_axis("rank")
 

@@ -59,14 +59,11 @@ def play_baselines(study: Study, settings: GrpoNotebook) -> pd.DataFrame:
                 study.test_tasks, solve, store, **fields, workers=players.workers, stored_runs_only=only
             )
             require_played(records)
-    return _stored(study)
 
-
-def _stored(study: Study) -> pd.DataFrame:
-    """All whole runs in the file that this study's facts decided; of a model's, the last."""
+    # All whole runs in the file that this study's facts decided; of a model's, the last.
     facts, ids = json.loads(json.dumps(study.facts)), {task.task_id for task in study.test_tasks}
     runs: dict[tuple[str, str, str], dict[str, EpisodeRecord]] = {}
-    for record in Store(study.output_dir / FILE, EpisodeRecord).read():
+    for record in Store(store, EpisodeRecord).read():
         own = {name: value for name, value in record.params.items() if name != "policy"}
         if own == facts and record.outcome != "infrastructure_error":
             run = record.model, record.method, json.dumps(record.params["policy"])

@@ -117,20 +117,18 @@ def true_contexts(tasks: Sequence[Task], benchmark: Benchmark, truth: Truth) -> 
         person, domain = truth.people[task.user_id], truth.items[task.target].domain
         current = next(interest.current for interest in person.interests if interest.domain == domain)
         values = [(slot, value) for slot, all_values in domain.values.items() for value in all_values]
+        told = [(slot, value, True) for slot, value in current.items()]
+        told += [(slot, value, False) for slot, value in values if value in person.dislikes]
+        # In the form of the offline profiles, which tell of a price, not of a tier.
         lines = [
-            *(_line(slot, value, True) for slot, value in current.items()),
-            *(_line(slot, value, False) for slot, value in values if value in person.dislikes),
+            ProfileLine.of(f"{'price' if slot == 'tier' else slot}: {value}", is_wanted, "history")
+            for slot, value, is_wanted in told
         ]
         history = benchmark.history(task, "test")
         interest = [i for i, b in enumerate(history) if truth.items[b.parent_asin].domain == domain]
         profile = ContextualProfile(lines=tuple(lines))
         made[task.task_id] = Context(profile, purchases(benchmark, history, interest))
     return made
-
-
-def _line(slot: str, value: str, positive: bool) -> ProfileLine:
-    """A preference in the form of the offline profiles, which tell of a price, not of a tier."""
-    return ProfileLine.of(f"{'price' if slot == 'tier' else slot}: {value}", positive, "history")
 
 
 def foreign_contexts(

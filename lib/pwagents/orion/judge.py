@@ -15,19 +15,12 @@ from typing import Annotated, Protocol
 
 from pydantic import BaseModel, Field
 
-from pwagents.agents.conversation import transcript
+from pwagents.agents.conversation import transcript, user
 from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.llm.replies import read_reply
 from pwagents.orion.agent import orion_messages
-from pwagents.profiles.catalogue import (
-    TOPIC,
-    Catalogue,
-    affirmed,
-    denied,
-    find_bands,
-    spaced_words,
-)
+from pwagents.profiles.catalogue import TOPIC, Catalogue, affirmed, denied, find_bands, spaced_words
 from pwagents.project import read_yaml
 from pwagents.schema import FUNCTION_OF, Action, Usage
 from pwagents.web.environment import BeliefState
@@ -230,15 +223,9 @@ class LlmJudge:
         if not action.problem:
             call = f"{action.name}({json.dumps(action.arguments, ensure_ascii=False)})"
         said = [action.thought or "(no thought)", call]
-        messages = (
-            {"role": "system", "content": prompts()["judge"].format(fence_note=FENCE_NOTE)},
-            {
-                "role": "user",
-                "content": f"What the assistant knew:\n{fence(belief)}\n\n"
-                f"What it did next:\n{fence(chr(10).join(said))}",
-            },
-        )
-        return Request(messages=messages, sampling=SAMPLING)
+        rules = {"role": "system", "content": prompts()["judge"].format(fence_note=FENCE_NOTE)}
+        asked = f"What the assistant knew:\n{fence(belief)}\n\nWhat it did next:\n{fence(chr(10).join(said))}"
+        return Request(messages=(rules, user(asked)), sampling=SAMPLING)
 
     def _score(self, reply: Reply | None) -> float:
         with self._lock:

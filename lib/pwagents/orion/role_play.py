@@ -55,9 +55,6 @@ class Played(Keyed):
     trajectory: Trajectory | None = None
 
 
-ROUNDS = 3
-
-
 @dataclass(frozen=True)
 class RolePlay:
     """What a role-play made.
@@ -81,7 +78,7 @@ def play_roles(
     success: Success,
     params: Mapping[str, Any],
     n: int,
-    rounds: int = ROUNDS,
+    rounds: int = 3,
     seed: int = 0,
     workers: int = 1,
 ) -> RolePlay:
@@ -167,18 +164,12 @@ def play_roles(
             if len(kept) >= n:
                 return RolePlay(tuple(kept), failures)
     found = f"{len(kept):,} that succeeded and leak nothing, and these failures: {dict(failures)}"
-    where = f"{len(order):,} tasks in {rounds} rounds"
-    raise DataError(
-        "role-play", where, "trajectories", found, f"{n:,}; give more tasks or rounds, or ask for fewer"
-    )
+    where, expected = f"{len(order):,} tasks in {rounds} rounds", "more tasks or rounds, or ask for fewer"
+    raise DataError("role-play", where, "trajectories", found, f"{n:,}; give {expected}")
 
 
 def failure_of(
-    task: Task,
-    product: Product,
-    states: Sequence[BeliefState],
-    trajectory: Trajectory,
-    success: Success,
+    task: Task, product: Product, states: Sequence[BeliefState], trajectory: Trajectory, success: Success
 ) -> Failure:
     """Why a trajectory is not kept; empty where it is.
 
@@ -194,10 +185,8 @@ def failure_of(
         return "malformed"
     if any(leaks(text, task, product) for text in talk):
         return "leak by the user"
-    if any(
-        gives_target_away(state, step.action, task, product)
-        for state, step in zip(states, steps, strict=False)
-    ):
+    pairs = zip(states, steps, strict=False)
+    if any(gives_target_away(state, step.action, task, product) for state, step in pairs):
         return "leak by the teacher"
     if not steps or steps[-1].action.name != "stop":
         return "too long"

@@ -8,6 +8,7 @@ that a run may be killed and taken up again.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from pwagents.web.environment import Agent
 POLICY = "model"  # in the folder of a run of reinforcement learning: the trained policy
 
 
-@dataclass(frozen=True)
+@dataclass
 class OrionRuns:
     """Plays the test tasks of a study into ``runs/orion.jsonl``; several notebooks share this file.
 
@@ -49,6 +50,11 @@ class OrionRuns:
     variant: Mapping[str, Any] = field(default_factory=dict)
     file: str = "runs/orion.jsonl"
 
+    def __post_init__(self):
+        self.tasks = self.study.test_tasks if self.tasks is None else self.tasks
+        self.start = self.start or self.study.start
+        self.store = self.study.output_dir / self.file
+
     def policy(self, method: str, folder: Path, sampled: bool = False) -> list[EpisodeRecord]:
         """Episodes of the model in ``folder``, one a task.
 
@@ -61,15 +67,13 @@ class OrionRuns:
             DataError, InfrastructureError: see :func:`run_episodes` and :func:`require_played`.
         """
         decoding = self.study.settings.decoding
-        decoding = decoding if sampled else decoding.greedy
-        tasks = self._tasks
-        model = LocalModel(self.folder(folder))
-        solve = _in_batches(tasks, self._start, decoding, self.study.seed, model)
+        decoding, model = decoding if sampled else decoding.greedy, LocalModel(self.folder(folder))
+        solve = _in_batches(self.tasks, self.start, decoding, self.study.seed, model)
         facts = {name: value for name, value in plain(decoding).items() if name != "workers"}
         # Which tasks stand beside each other decides what is sampled.
-        ids = hashlib.sha256(" ".join(task.task_id for task in tasks).encode()).hexdigest()[:16]
+        ids = hashlib.sha256(" ".join(task.task_id for task in self.tasks).encode()).hexdigest()[:16]
         params = {"decoding": facts, "decoder": code_hash("lm"), "tasks": ids}
-        return self._run(method, solve, model.name, params, workers=1, here=True)
+        return self._run(method, solve, model.name, params, here=True)
 
     def agent(
         self, method: str, agent_of: Callable[[Task], Agent], facts: Mapping[str, Any]
@@ -82,12 +86,12 @@ class OrionRuns:
         """
 
         def solve(task: Task) -> Trajectory:
-            episode, act = self._start(task), agent_of(task)
+            episode, act = self.start(task), agent_of(task)
             while not episode.done:
                 episode.step(act(episode.state))
             return episode.trajectory
 
-        return self._run(method, solve, "none", facts, self.study.settings.players.workers)
+        return self._run(method, solve, "none", facts, workers=self.study.settings.players.workers)
 
     def frame(self, *records: Sequence[EpisodeRecord]) -> pd.DataFrame:
         """:func:`records_frame` of one or several runs, with three columns more.
@@ -96,17 +100,15 @@ class OrionRuns:
         training pays for: success, alignment by the study's judge, and questions.
         """
         all_records = [record for run in records for record in run]
-        tasks = {task.task_id: task for task in self._tasks}
+        tasks = {task.task_id: task for task in self.tasks}
         scored = [record for record in all_records if record.trajectory]
         episodes = [
-            (belief_states(self._start(tasks[r.task_id]).state, r.trajectory)[:-1], r.trajectory)
+            (belief_states(self.start(tasks[r.task_id]).state, r.trajectory)[:-1], r.trajectory)
             for r in progress(scored, "belief states")
         ]
         parts = Rewards(self.study.judge, self.study.settings.earned)(episodes).values()
-        returns = {
-            id(record): sum(map(sum, own))
-            for record, own in zip(scored, zip(*parts, strict=True), strict=True)
-        }
+        earned = zip(scored, zip(*parts, strict=True), strict=True)
+        returns = {id(record): sum(map(sum, own)) for record, own in earned}
         return records_frame(all_records).assign(
             asks=[float(count_asks(r.trajectory)) if r.trajectory else float("nan") for r in all_records],
             query=[last_query(r.trajectory) for r in all_records],
@@ -118,38 +120,18 @@ class OrionRuns:
         """The model's folder: itself, or that in a run of reinforcement learning."""
         return folder / POLICY if (folder / POLICY).exists() else folder
 
-    @property
-    def store(self) -> Path:
-        return self.study.output_dir / self.file
-
-    @property
-    def _tasks(self) -> Sequence[Task]:
-        return self.study.test_tasks if self.tasks is None else self.tasks
-
-    @property
-    def _start(self) -> StartEpisode:
-        return self.start or self.study.start
-
     def _run(
         self,
         method: str,
         solve: Callable[[Task], Trajectory],
         model: str,
         facts: Mapping[str, Any],
-        workers: int,
-        here: bool = False,
+        **where: Any,
     ) -> list[EpisodeRecord]:
-        records = run_episodes(
-            self._tasks,
-            solve,
-            self.store,
-            method=method,
-            model=model,
-            params={**self.study.facts, "variant": dict(self.variant), **facts},
-            workers=workers,
-            stored_runs_only=self.study.settings.stored_runs_only,
-            here=here,
-        )
+        params = {**self.study.facts, "variant": dict(self.variant), **facts}
+        only = self.study.settings.stored_runs_only
+        told = {"method": method, "model": model, "params": params, "stored_runs_only": only}
+        records = run_episodes(self.tasks, solve, self.store, **told, **where)
         require_played(records)
         return records
 
@@ -169,7 +151,8 @@ def _in_batches(
     Batches do not depend on what is stored already, so that chance does not either. Where a task cannot be
     scored, a NotEvaluableError is raised.
     """
-    played: dict[str, Trajectory | None] = {}  # of the last batch; None stays with what cannot be scored
+    size = decoding.batch_size
+    numbers = {task.task_id: i // size for i, task in enumerate(tasks)}  # of their batches
 
     def play(together: Sequence[Task], chance: int) -> dict[str, Trajectory]:
         """Play tasks together; when one of them cannot be scored, halves of them, until it stands alone."""
@@ -180,19 +163,16 @@ def _in_batches(
             return play(together[:half], chance) | play(together[half:], chance) if half else {}
         return {rollout.trajectory.task_id: rollout.trajectory for rollout in rollouts}
 
+    @lru_cache(maxsize=1)
+    def play_batch(number: int) -> dict[str, Trajectory]:
+        """Play those that stand beside each other, whichever of them are stored."""
+        return play(tasks[number * size :][:size], derive_seed(seed, "evaluation", str(number)))
+
     def solve(task: Task) -> Trajectory:
+        played = play_batch(numbers[task.task_id])
         if task.task_id not in played:
-            # The task and those that stand beside it, whichever of them are stored.
-            size = decoding.batch_size
-            number = [other.task_id for other in tasks].index(task.task_id) // size
-            batch = tasks[number * size :][:size]
-            played.clear()
-            played.update({each.task_id: None for each in batch})
-            played.update(play(batch, derive_seed(seed, "evaluation", str(number))))
-        trajectory = played[task.task_id]
-        if trajectory is None:
             start(task)  # which may say why
             raise NotEvaluableError(f"task {task.task_id}: a model behind a role refuses to answer")
-        return trajectory
+        return played[task.task_id]
 
     return solve

@@ -196,7 +196,12 @@ def trained_again(models: OrionModels, settings: ReinforcedNotebook, start: Path
         changed[f"alpha {study.alpha}, l_c {study.l_c}"] = short
     changed |= {f"alpha {each}": short.changed(study={"alpha": each}) for each in sweep.trained_alpha}
     changed |= {f"l_c {each}": short.changed(study={"l_c": each}) for each in sweep.trained_l_c}
-    policies = models.side_by_side(_reinforce, [(there, start) for there in changed.values()])
+
+    def train(there: ReinforcedNotebook) -> Path:
+        its_models = OrionModels(make_study(there))
+        return its_models.reinforced(start, there.rl.grpo, there.paid, there.rl.log_tasks)
+
+    policies = models.side_by_side(train, list(changed.values()))
     frames = []
     for (name, there), policy in zip(changed.items(), policies, strict=True):
         runs = OrionRuns(make_study(there))
@@ -217,27 +222,20 @@ def play_worlds(models: OrionModels, settings: GrpoNotebook) -> pd.DataFrame:
     Returns:
         One row an episode, as of :meth:`pwagents.orion.runs.OrionRuns.frame`, with its ``world``.
     """
-    worlds = settings.rl.worlds
-    played = models.side_by_side(_play_world, [settings.seeded(world) for world in worlds])
-    frames = [frame.assign(world=world) for world, frame in zip(worlds, played, strict=True)]
-    return pd.concat(frames, ignore_index=True)
 
+    def play(world: int) -> pd.DataFrame:
+        there = settings.seeded(world)
+        rl, its_models = there.rl, OrionModels(make_study(there))
+        base = its_models.base()
+        tuned = its_models.sft(base, its_models.role_play(there.role_play.n_trajectories).kept)
+        policies = {"Base": base, "SFT": tuned}
+        for method in rl.methods:
+            policies[method] = its_models.reinforced(tuned, rl.configs[method], there.paid, rl.log_tasks)
+        runs = OrionRuns(its_models.study)
+        frame = runs.frame(*(runs.policy(name, folder) for name, folder in policies.items()))
+        return frame.assign(world=world)
 
-def _play_world(settings: GrpoNotebook) -> pd.DataFrame:
-    models = OrionModels(make_study(settings))
-    base = models.base()
-    tuned = models.sft(base, models.role_play(settings.role_play.n_trajectories).kept)
-    rl, policies = settings.rl, {"Base": base, "SFT": tuned}
-    for method in rl.methods:
-        policies[method] = models.reinforced(tuned, rl.configs[method], settings.paid, rl.log_tasks)
-    runs = OrionRuns(models.study)
-    return runs.frame(*(runs.policy(name, folder) for name, folder in policies.items()))
-
-
-def _reinforce(unit: tuple[ReinforcedNotebook, Path]) -> Path:
-    settings, start = unit
-    rl, models = settings.rl, OrionModels(make_study(settings))
-    return models.reinforced(start, rl.grpo, settings.paid, rl.log_tasks)
+    return pd.concat(models.side_by_side(play, settings.rl.worlds), ignore_index=True)
 
 
 def by_value(frame: pd.DataFrame, metric: str = "result_final") -> pd.DataFrame:
@@ -309,10 +307,7 @@ def losses(frame: pd.DataFrame, metric: str = "result_final") -> pd.DataFrame:
     Returns:
         The columns of :func:`trained_differences`, with ``world`` and ``without`` in place of a comparison.
     """
-    pairs = {part: ("whole", part) for part in PARTS}
-    rows = []
-    for world, episodes in frame.groupby("world", sort=False):
-        found = trained_differences(episodes, pairs, metric)
-        rows.append(found.assign(world=world, without=found.pop("comparison").str.removeprefix("w/o ")))
-    table = pd.concat(rows, ignore_index=True)
-    return table[["world", "without", *table.columns.drop(["world", "without"])]]
+    pairs = {part.removeprefix("w/o "): ("whole", part) for part in PARTS}
+    worlds = {w: trained_differences(own, pairs, metric) for w, own in frame.groupby("world", sort=False)}
+    table = pd.concat(worlds, names=["world"]).reset_index("world")
+    return table.rename(columns={"comparison": "without"}).reset_index(drop=True)

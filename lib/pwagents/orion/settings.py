@@ -21,17 +21,7 @@ from pwagents.orion.reward import Paid, ReturnSettings, RewardSettings, Success
 from pwagents.profiles.global_micro import ALPHA, L_C
 from pwagents.rl.settings import GrpoSettings, PpoSettings, use_vllm
 from pwagents.schema import TaskType
-from pwagents.settings import (
-    Numbers,
-    Seeds,
-    Share,
-    Variants,
-    Worlds,
-    plain,
-    settings,
-    values_of,
-    variants_of,
-)
+from pwagents.settings import Numbers, Seeds, Share, Variants, Worlds, plain, settings, values_of, variants_of
 from pwagents.users.rules import DIFFICULT
 from pwagents.web.settings import ShopSettings
 

@@ -99,11 +99,8 @@ class OfflineTeacher:
 
     def _open(self, state: BeliefState) -> list[str]:
         """What to ask for, the first thing first; seeded where nothing else tells the order."""
-        asked = {
-            self.catalogue.find_attribute(step.action.arguments["content"])
-            for step in state.session
-            if step.is_talk
-        }
+        talk = [step.action.arguments["content"] for step in state.session if step.is_talk]
+        asked = {self.catalogue.find_attribute(question) for question in talk}
         if state.product is not None:
             return [about for about in _QUESTIONS if about not in asked]
         words = self.catalogue.find_topics(state.instruction)
@@ -124,9 +121,8 @@ class OfflineTeacher:
         counts = Counter(asin for word in words for asin in self._titled.get(word, ()))
         asins = [asin for asin, n in counts.items() if n == max(counts.values())]
         having = Counter(about for asin in asins for about in {t.about for t in self.catalogue.traits(asin)})
-        return tuple(
-            sorted(about for about, n in having.items() if n >= _COMMON * len(asins) and about != TOPIC)
-        )
+        common = (about for about, n in having.items() if n >= _COMMON * len(asins) and about != TOPIC)
+        return tuple(sorted(common))
 
     @cached_property
     def _titled(self) -> dict[str, list[str]]:
@@ -156,19 +152,15 @@ class OfflineTeacher:
             wanted.setdefault(word.lower(), word)
         # What is to be avoided goes, whether the profile says so or, where nobody updates it, the user alone.
         avoided = [line.value for line in lines if not line.positive]
-        avoided += [
-            trait.value for text in state.user_texts for _, trait in self.catalogue.find(denied(text))
-        ]
+        avoided += [t.value for text in state.user_texts for _, t in self.catalogue.find(denied(text))]
         for value in {value.lower() for value in avoided} - {value.lower() for value in [*said, *answered]}:
             wanted.pop(value, None)
         return " ".join(wanted.values()) or state.instruction
 
     def _choose(self, state: BeliefState) -> list[str]:
         listed = state.context.purchases if state.context else ()
-        words = {*self.catalogue.find_topics(state.instruction)}
-        words |= {
-            word for _, values in self._answers(state) for value in values for word in value.lower().split()
-        }
+        told = (value for _, values in self._answers(state) for value in values)
+        words = {*self.catalogue.find_topics(state.instruction), *" ".join(told).lower().split()}
         fits = [len(words.intersection(spaced_words(f"{x.title} {x.category}").split())) for x in listed]
         return [x.asin for x, n in zip(listed, fits, strict=True) if n == max(fits)]
 
@@ -179,9 +171,7 @@ class OfflineTeacher:
         topics = {t.value for t in self.catalogue.traits(state.product.parent_asin) if t.about == TOPIC}
         kind = _longest_run(state.product.title, topics, state.instruction) or kind_of(state.product)
         points = [(about, value) for _, (about, value) in self.catalogue.find(state.instruction)]
-        points += [
-            ("", value) for about, values in self._answers(state) if about == "mention" for value in values
-        ]
+        points += [("", value) for about, own in self._answers(state) if about == "mention" for value in own]
         phrase = "I am glad about the {}." if is_happy else "I do not like the {}."
         # First and last sentence of an earlier review in the same mood, its product exchanged.
         frame = [f"I am happy with my {kind}." if is_happy else f"I am not happy with my {kind}."]
@@ -195,9 +185,8 @@ class OfflineTeacher:
             frame = [" ".join(sentence.split()[:_LONGEST_SENTENCE]) for sentence in ends]
             frame = [re.sub(rf"\b{old}\b", kind, s, flags=re.IGNORECASE) if old else s for s in frame]
         first, *last = frame
-        return " ".join(
-            [first, *(phrase.format(f"{value} {about}".strip()) for about, value in points), *last]
-        )
+        mentions = (phrase.format(f"{value} {about}".strip()) for about, value in points)
+        return " ".join([first, *mentions, *last])
 
 
 def is_result(step: Step) -> bool:

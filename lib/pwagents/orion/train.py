@@ -12,7 +12,7 @@ trained policy in ``model``.
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -48,7 +48,7 @@ from pwagents.project import code_hash
 from pwagents.rl.rollout import Evaluate, Play, Rollout, play_batch, summarize
 from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
 from pwagents.rl.train import train_policy
-from pwagents.schema import Action, Product, Split, Task
+from pwagents.schema import Action, Split, Task
 from pwagents.settings import plain
 from pwagents.web.environment import BeliefState, UserReply, WebEnvironment
 
@@ -83,7 +83,7 @@ def write_orion_card(
     """
     base, tags = parts["start"].partition("@")[0], ("orion", name.rpartition("-")[2])
     facts, policy = parts["facts"], OrionRuns.folder(folder)
-    use = _USE.format(shown=facts["shown"] if "shown" in facts else facts["decoding"]["shown"])
+    use = _USE.format(**facts.get("decoding", facts))
     told = (name, _WHAT[name], facts, parts["settings"], results)
     write_card(policy, *told, base=base, tags=tags, use=use)
 
@@ -133,9 +133,8 @@ def player(study: Study, tokenizer: Any, config: RlSettings, greedy: bool = Fals
 
     def start(task: Task) -> WebEnvironment:
         episode = study.start(task)
-        silence, unchanged = (lambda *_: UserReply("...")), (lambda profile, *_: Update(profile))
-        episode.user = episode.user and _answering(episode.user, silence)
-        episode.update = episode.update and _answering(episode.update, unchanged)
+        episode.user = episode.user and _answering(episode.user, lambda *_: UserReply("..."))
+        episode.update = episode.update and _answering(episode.update, lambda profile, *_: Update(profile))
         return episode
 
     def play(model: Any, tasks: Sequence[Task], seed: int) -> list[Rollout]:
@@ -175,11 +174,10 @@ SFT = (*EPISODE, "lm")
 RL = (*SFT, "rl")
 
 
-@dataclass(frozen=True)
 class OrionModels:
     """Makes the models of a study, or finds them in ``<output_dir>/models``; likewise what they learn from.
 
-    Attributes:
+    Args:
         seed: of the base model and of the order of tasks in the role-play; None: the study's, which has
             decided on data, users and teacher.
 
@@ -187,20 +185,21 @@ class OrionModels:
     DataError.
     """
 
-    study: Study
-    seed: int | None = None
+    def __init__(self, study: Study, seed: int | None = None):
+        self.study, self.seed = study, study.seed if seed is None else seed
 
     @property
     def base_text(self) -> DialogueText:
-        """What the small base model is pre-trained on."""
-        return dialogue_text(self.study.benchmark.products, self._seed)
+        """What the small base model is pre-trained on: no product of the study, and profiles of its shop."""
+        products = self.study.benchmark.products
+        update, taken = OfflineUpdater(Catalogue(products)), ids_and_titles(products)
+        return DialogueText(update, taken, self.seed, orion_messages, RULES, PURCHASES)
 
     def base(self) -> Path:
         """The model that all trainings start from: the small one, made here, or the folder of another."""
-        settings, text = self.study.settings, lambda: self.base_text
-        only = settings.stored_runs_only
-        folder = self.study.output_dir / "models"
-        return base_model(settings.base, folder, text, self._seed, stored_only=only)
+        settings, folder = self.study.settings, self.study.output_dir / "models"
+        text, only = lambda: self.base_text, settings.stored_runs_only
+        return base_model(settings.base, folder, text, self.seed, stored_only=only)
 
     def role_play(self, n: int) -> RolePlay:
         """``n`` trajectories to learn from; fewer are the first of more.
@@ -225,7 +224,7 @@ class OrionModels:
             success=settings.success,
             params={**study.facts, "teacher": teacher, "questions": questions},
             n=n,
-            seed=self._seed,
+            seed=self.seed,
             workers=settings.players.workers,
         )
 
@@ -240,10 +239,8 @@ class OrionModels:
         """How many questions the teacher by rules asks, at most: fixed before any test task is played."""
         if not self.are_questions_tried:
             return self.study.settings.role_play.questions or 0
-        means = (
-            self.ladder("train").groupby(["questions", "type"])["return"].mean().groupby("questions").mean()
-        )
-        return int(means.idxmax())  # the fewest of those that are as good
+        returns = self.ladder("train").groupby(["questions", "type"])["return"].mean()
+        return int(returns.groupby("questions").mean().idxmax())  # the fewest of those that are as good
 
     def ladder(self, split: Split) -> pd.DataFrame:
         """Episodes of the teacher by rules with each number of questions (:func:`play_ladder`)."""
@@ -263,10 +260,8 @@ class OrionModels:
         benchmark, shown = self.study.benchmark, self.study.settings.players.shown
         tokenizer = read_tokenizer(start)
         if dropped := dropped_by_template(tokenizer):
-            expected = "one that tells functions, calls and results"
-            raise DataError(
-                start, "tokenizer", "chat template", f"one that drops {', '.join(dropped)}", expected
-            )
+            wrong, expected = ", ".join(dropped), "one that tells functions, calls and results"
+            raise DataError(start, "tokenizer", "chat template", f"one that drops {wrong}", expected)
         # Stored are steps alone: the belief states are made again.
         tasks = {task.task_id: task for task in self.study.train_tasks}
         firsts = [self.study.start(tasks[each.task_id]).state for each in played]
@@ -321,13 +316,12 @@ class OrionModels:
         Those of the small model run beside each other (:func:`pwagents.lm.launch.side_by_side`).
         """
         settings = self.study.settings
-        # This object goes along: a study that asks a language model keeps its trainings in this process.
-        with_study = partial(_train, self, train)
-        return side_by_side(with_study, units, settings.base, stored_only=settings.stored_runs_only)
 
-    @property
-    def _seed(self) -> int:
-        return self.study.seed if self.seed is None else self.seed
+        # The study goes along: one that asks a language model keeps its trainings in this process.
+        def train_with(unit: U, study: Study = self.study) -> R:
+            return train(unit)
+
+        return side_by_side(train_with, units, settings.base, stored_only=settings.stored_runs_only)
 
     def _cached(
         self,
@@ -342,24 +336,10 @@ class OrionModels:
             make(folder)
             write_orion_card(folder, name, parts)
 
-        parts = {
-            "start": LocalModel(start).name,
-            "facts": facts,
-            "settings": deciding(config),
-            "code": code_hash(*code),
-        }
+        parts = {"start": LocalModel(start).name, "facts": facts}
+        parts |= {"settings": deciding(config), "code": code_hash(*code)}
         folder, only = self.study.output_dir / "models", self.study.settings.stored_runs_only
         return cached(folder, name, parts, make_with_card, stored_only=only)
-
-
-def _train(models: OrionModels, train: Callable[[U], R], unit: U) -> R:
-    return train(unit)
-
-
-def dialogue_text(products: Mapping[str, Product], seed: int) -> DialogueText:
-    """The small base model's text, in which none of these products occurs; its profiles follow their shop."""
-    update, taken = OfflineUpdater(Catalogue(products)), ids_and_titles(products)
-    return DialogueText(update, taken, seed, orion_messages, RULES, PURCHASES)
 
 
 _PROMPT_TOKENS = 1536  # of rules, functions, task and profile, and of the answer before the last turn
@@ -372,9 +352,8 @@ def base_size(settings: OrionSettings) -> "PretrainedConfig | Path":
         return settings.base.folder(models, stored_only=only)
     from pwagents.lm.small import make_small_model, with_copying_layers
 
-    return with_copying_layers(
-        make_small_model(dialogue_tokenizer(RULES), settings.seed), settings.seed
-    ).config
+    model = make_small_model(dialogue_tokenizer(RULES), settings.seed)
+    return with_copying_layers(model, settings.seed).config
 
 
 def episode_plan(settings: OrionSettings, config: RlSettings) -> Plan:

@@ -100,11 +100,11 @@ def worth_of_profiles(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     Returns:
         The columns of :func:`pwagents.evaluation.breakdowns.trained_differences`.
     """
-    others = [profiles for profiles in frame["profiles"].unique() if profiles != OWN]
     pairs = {
         f"{method}: {OWN} - {other}": (f"{method}, {OWN}", f"{method}, {other}")
         for method in frame["method"].unique()
-        for other in others
+        for other in frame["profiles"].unique()
+        if other != OWN
     }
     return trained_differences(by_profile(frame), pairs, metric)
 
@@ -123,26 +123,25 @@ def profile_effect(frame: pd.DataFrame, before: str, after: str, metric: str) ->
         profiles and when it has to play with others'; the gain when both play with others'; and the
         difference of the first gain and the last.
     """
-    runs = frame[frame["method"].isin([before, after]) & frame["profiles"].isin([OWN, FOREIGN])]
-    wide = runs.pivot_table(index=["user_id", "task_id"], columns=["method", "profiles"], values=metric)
-    wide = wide.dropna()
-    own, other = ({m: wide[m, name] for m in (before, after)} for name in (OWN, FOREIGN))
-    gains = [profiles[after] - profiles[before] for profiles in (own, other)]
-    compared = {
-        f"{before}: own - another user's profile": (own[before], other[before]),
-        f"{after}: own - another user's profile": (own[after], other[after]),
-        f"{after} - {before}": (own[after], own[before]),
-        f"{after} with another user's profile - {before}": (other[after], own[before]),
-        f"{after} - {before}, both with another user's profile": (other[after], other[before]),
-        "difference of the first gain and the last": tuple(gains),
+    own_before, own_after = (f"{method}, {OWN}" for method in (before, after))
+    other_before, other_after = (f"{method}, {FOREIGN}" for method in (before, after))
+    wide = by_profile(frame).pivot_table(metric, ["user_id", "task_id"], "method")
+    wide = wide[[own_before, own_after, other_before, other_after]].dropna()
+    # The gains are compared as if they were methods.
+    wide["first gain"] = wide[own_after] - wide[own_before]
+    wide["last gain"] = wide[other_after] - wide[other_before]
+    pairs = {
+        f"{before}: own - another user's profile": (own_before, other_before),
+        f"{after}: own - another user's profile": (own_after, other_after),
+        f"{after} - {before}": (own_after, own_before),
+        f"{after} with another user's profile - {before}": (other_after, own_before),
+        f"{after} - {before}, both with another user's profile": (other_after, other_before),
+        "difference of the first gain and the last": ("first gain", "last gain"),
     }
-    rows = []
-    for comparison, (a, b) in compared.items():
-        long = pd.concat({"a": a, "b": b}, names=["method"]).rename("value").reset_index()
-        test = paired_test(long, "value", "a", "b", flips=0)._asdict()
-        shown = {name: test[name] for name in ("difference", "low", "high", "n_tasks", "n_users")}
-        rows.append({"comparison": comparison, **shown})
-    return pd.DataFrame(rows)
+    runs = wide.melt(value_name=metric, ignore_index=False).reset_index()
+    tests = {name: paired_test(runs, metric, *pair, flips=0)._asdict() for name, pair in pairs.items()}
+    table = pd.DataFrame({"comparison": name, **test} for name, test in tests.items())
+    return table.drop(columns=["p", "n_left_out"])
 
 
 def circumstances(study: Study) -> str:
@@ -217,12 +216,9 @@ def show_tokens(tokenizer: "PreTrainedTokenizerBase", example: Example) -> Html:
 
     Of a long one, which would fill pages, the first thousand tokens are shown.
     """
-    learned = sum(example.mask)
-    tokens = list(zip(example.input_ids, example.mask, strict=True))[:1000]
-    lines = [
-        _token(f"learned from: {learned:,} tokens", True)
-        + _token(f"given: {len(example.mask) - learned:,} tokens", False)
-    ]
+    learned, tokens = sum(example.mask), list(zip(example.input_ids, example.mask, strict=True))[:1000]
+    given = len(example.mask) - learned
+    lines = [_token(f"learned from: {learned:,} tokens", True) + _token(f"given: {given:,} tokens", False)]
     for is_learned, run in groupby(tokens, key=lambda token: token[1]):
         lines.append("".join(_token(tokenizer.decode([token]), bool(is_learned)) for token, _ in run))
     page = "".join(f'<div style="margin:0 0 10px 0">{line}</div>' for line in lines)
