@@ -256,13 +256,6 @@ def test_other_profiles_are_trained_with_and_tested_on_short_histories(searches,
     assert again(patience=())["method"].unique().tolist() == ["as it is"]
 
 
-def test_what_cannot_be_swept_is_refused():
-    SweepSettings(**SWEEP)
-    for wrong in ({"worlds": ("flat earth",)}, {"users": ("rulez",)}, {"last": (0,)}, {"patience": (-1,)}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            SweepSettings(**SWEEP | wrong)
-
-
 def test_who_failed_is_found_by_asking_what_would_have_helped(searches):
     cooperative = RuleUser(searches.benchmark.products, searches.benchmark.profiles)
 

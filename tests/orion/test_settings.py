@@ -8,6 +8,7 @@ from transformers import AutoModelForCausalLM
 
 from pwagents.evaluation.seeds import MUST_EXCEED
 from pwagents.notebook.settings import load_settings
+from pwagents.orion.sensitivity import SensitivityNotebook
 from pwagents.orion.settings import AblationsNotebook, GrpoNotebook, SftNotebook
 from pwagents.orion.train import base_size
 
@@ -16,6 +17,7 @@ from .small_study import cases
 REFERENCE = Path(__file__).parents[2] / "outputs" / "reference" / "tables"
 FLAT = {"preset": "smoke", "source": "", "data_dir": "", "output_dir": "", "seed": None}
 NOTEBOOKS = {"05_orion_sft": SftNotebook, "06_orion_grpo": GrpoNotebook, "07_ablations": AblationsNotebook}
+NOTEBOOKS |= {"08_sensitivity": SensitivityNotebook}
 
 
 def load(notebook="06_orion_grpo", preset="smoke", **changes):

@@ -92,15 +92,16 @@ def test_of_each_user_as_many_test_tasks_are_taken_as_the_settings_say(study, va
 
 def test_a_language_model_writes_the_ambiguous_instructions_where_one_is_named(variant, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
+    few = {"data": {"n_users": 3}, "study": {"training_users": 3, "eval_tasks": 0}}
     reply = {"role": "assistant", "content": "Something for Sundays, please."}
     with ChatServer(reply=lambda body: reply) as server:
         players = {"base_url": server.url, "endpoint": "scripted", "writer": "openai:gpt-4.1"}
-        written = variant(players=GROUPS["players"] | players)
+        written = variant(players=GROUPS["players"] | players, **few)
     tasks = [*written.train_tasks, *written.test_tasks]
     assert {task.instruction for task in tasks} == {"Something for Sundays, please."}
     title = written.benchmark.products[tasks[0].target].title
     assert any(title in body["messages"][1]["content"] for body in server.bodies), "from the target back"
-    assert written.facts != variant().facts
+    assert written.facts != variant(**few).facts
 
 
 def test_the_user_knows_the_target_and_p_ctx_0_and_the_other_sides_do_not_share_it(

@@ -5,15 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pwagents.rl.advantages import (
-    critic_advantages,
-    gae,
-    group_advantages,
-    returns_to_go,
-    sampled_rewards,
-    states_of,
-    token_advantages,
-)
+from pwagents.rl.advantages import critic_advantages, group_advantages, token_advantages
 from pwagents.rl.rollout import Played, Rollout, loss_mask
 from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action, Observation, Step, Trajectory
@@ -23,14 +15,8 @@ from .game import CIRCUMSTANCES
 
 def rollout(names, turns, mask, error="", thought="", answer="."):
     """An episode whose steps call these functions; ``error`` is that of a stop."""
-    steps = tuple(
-        Step(
-            action=Action(name=name, thought=thought),
-            observation=Observation(text=answer),
-            error=error if name == "stop" else "",
-        )
-        for name in names
-    )
+    actions, seen = [Action(name=name, thought=thought) for name in names], Observation(text=answer)
+    steps = [Step(action=a, observation=seen, error=error if a.name == "stop" else "") for a in actions]
     trajectory = Trajectory(task_id="t", user_id="u", type="search", target="B1", steps=steps)
     return Rollout([1], list(range(len(turns))), mask, [-0.5 * m for m in mask], turns, (), trajectory)
 
@@ -47,11 +33,13 @@ def test_a_group_is_compared_by_hand(rewards, how, differences, variance):
 
 
 def test_a_state_is_what_was_done_and_came_back_and_no_thought():
-    one, same, other = (
-        states_of(rollout(["respond", "stop"], [0, 1], [1, 1], thought=thought, answer=answer))
-        for thought, answer in (("open: colour", "Navy."), ("hm", "Navy."), ("hm", "Grey."))
-    )
-    assert one == same and one[0] == other[0] and one[1] != other[1]
+    told = (("open: colour", "Navy."), ("hm", "Navy."), ("hm", "Grey."))
+    episodes = [rollout(["respond", "stop"], [0, 1], [1, 1], thought=t, answer=a) for t, a in told]
+    played = Played(episodes, [[0.0, 3.0], [0.0, 0.0], [0.0, 0.0]], {})
+    config = GrpoSettings(max_steps=1, num_generations=3, credit="state", scale_rewards="none")
+    # Returns 3, 0, 0 less their mean: 2, -1, -1; the same again, as all begin alike. Then the first two are
+    # in one state: 1.5 and -1.5 beside the 2 and -1.
+    assert token_advantages(played, config).tolist() == [4, 3.5, -2, -2.5, -2, -1]
 
 
 def test_neither_answers_nor_what_follows_stop_are_learned_from():
@@ -66,34 +54,19 @@ def test_neither_answers_nor_what_follows_stop_are_learned_from():
     assert token_advantages(played, config).tolist() == [3, 3, 3, -3, -3, -3, -3]
 
 
-def test_gae_by_hand():
-    # gamma .9, lambda .5, from the end:
-    # surprise 2 + 0 - 1 = 1            advantage 1
-    # surprise 0 + .9 * 1 - 0 = .9      advantage .9 + .45 * 1 = 1.35
-    # surprise 1 + .9 * 0 - 1 = 0       advantage 0 + .45 * 1.35 = .6075
-    # surprise 0 + .9 * 1 - .5 = .4     advantage .4 + .45 * .6075 = .673375
-    advantages = gae([0, 1, 0, 2], [0.5, 1, 0, 1], gamma=0.9, lam=0.5)
-    assert list(advantages) == pytest.approx([0.673375, 0.6075, 1.35, 1])
-
-
-def test_a_reward_is_paid_at_the_last_sampled_token_of_its_turn_and_answers_take_no_time():
-    # lambda 1, gamma 1: the advantage is what is still to come less the value.
-    episode = rollout(["respond", "search"], turns=[0, 0, 0, 1, 1], mask=[1, 1, 0, 1, 1])
-    rewards = sampled_rewards(episode, [0.5, 1.0])
-    assert rewards == [0.0, 0.5, 0.0, 1.0]
-    assert list(returns_to_go(rewards, 1.0)) == pytest.approx([1.5, 1.5, 1.0, 1.0])
-    assert list(gae(rewards, [0.2] * 4, 1.0, 1.0)) == pytest.approx([1.3, 1.3, 0.8, 0.8])
-
-
-def test_the_critic_is_told_what_was_still_to_come_whatever_it_forecast():
-    episodes = [rollout(["stop"], [0], [1]), rollout(["respond", "stop"], [0, 0, 1], [1, 0, 1])]
+def test_what_is_earned_is_held_against_a_forecast_and_the_critic_told_what_was_still_to_come():
+    """A reward is paid at the last sampled token of its turn, and answers take no time."""
+    episodes = [rollout(["stop"], [0], [1]), rollout(["respond", "stop"], [0, 0, 0, 1], [1, 1, 0, 1])]
     played = Played(episodes, [[1.0], [0.5, 1.0]], {})
     config = PpoSettings(max_steps=1, lam=0.5, gamma=0.9)
-    advantages, returns = critic_advantages(played, [0.2, 0.1, 0.3], config)
-    # GAE: 1 - .2 = .8; 1 - .3 = .7, before it .5 + .9 * .3 - .1 = .67, and .45 * .7 = .315 with it.
-    by_hand = np.array([0.8, 0.985, 0.7])
+    advantages, returns = critic_advantages(played, [0.2, 0.1, 0.2, 0.3], config)
+    # First episode: 1 - .2 = .8. The other, from its end:
+    # surprise 1 - .3 = .7                   advantage .7
+    # surprise .5 + .9 * .3 - .2 = .57       advantage .57 + .45 * .7 = .885
+    # surprise 0 + .9 * .2 - .1 = .08        advantage .08 + .45 * .885 = .47825
+    by_hand = np.array([0.8, 0.47825, 0.885, 0.7])
     assert list(advantages) == pytest.approx((by_hand - by_hand.mean()) / by_hand.std(ddof=1))
-    assert list(returns) == pytest.approx([1.0, 1.4, 1.0])
+    assert list(returns) == pytest.approx([1.0, 1.26, 1.4, 1.0]), "whatever it forecast"
     # While it knows nothing, to ask first is no worse: the longer way is not punished for its length.
     played = Played(episodes, [[1.0], [0.0, 1.0]], {})
-    assert not critic_advantages(played, [0.0] * 3, PpoSettings(max_steps=1))[0].any()
+    assert not critic_advantages(played, [0.0] * 4, PpoSettings(max_steps=1))[0].any()
