@@ -150,6 +150,8 @@ def test_methods_of_training_are_compared_over_seeds_not_over_tasks():
     assert more["p"][0] == pytest.approx(result["p"]), "more tasks make no more seeds"
     (one,) = compare(of_seeds([0.9], [0.1])).to_dict("records")
     assert one["n_seeds"] == 1 and np.isnan([one["low"], one["high"], one["p"]]).all()
+    (alike,) = compare(of_seeds([0.3, 0.4], [0.1, 0.2])).to_dict("records")  # but for a last bit
+    assert alike["difference"] == pytest.approx(0.2) and np.isnan(alike["p"])
 
 
 def test_seeds_are_shown_method_by_method_and_each_type_weighs_the_same_in_the_mean():
