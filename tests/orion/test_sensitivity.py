@@ -228,8 +228,8 @@ def test_parts_are_switched_off_world_by_world(searches, asking, tmp_path):
     records = list(Store(tmp_path / "runs" / "orion.jsonl", EpisodeRecord).read())
     asked = [record for record in records if "Nobody answers." not in answers([record])[0]]
     assert len(records) - len(asked) == 2 * len(searches.test_tasks), "w/o asking, in both worlds"
-    still = [r for r in asked if not any(step.profile for step in r.trajectory.steps)]
-    assert len(still) >= 2 * len(searches.test_tasks), "w/o update"
+    followed = [r for r in records if any(step.profile for step in r.trajectory.steps)]
+    assert {r.params["roles"]["updater"] for r in followed} == {"offline"}, "w/o update"
 
 
 def test_other_profiles_are_trained_with_and_tested_on_short_histories(searches, asking, tmp_path):
