@@ -7,7 +7,7 @@ import pytest
 
 from pwagents.orion.analyses import NOTHING, frequent_patterns, gains, queries, questions, sameness
 from pwagents.orion.control import identify_parts
-from pwagents.orion.work import ANSWER, LINE, follow_swaps, wasted_calls, who_does_the_work
+from pwagents.orion.work import ANSWER, LINE, first_prompts, follow_swaps, wasted_calls, who_does_the_work
 from pwagents.schema import Action, Review, Task
 
 from .small_study import call, play, record, step
@@ -46,6 +46,17 @@ def test_a_first_call_that_repeats_its_prompt_is_seen(study, searches):
     told = study.context(task).purchases[0].asin
     row = who_does_the_work(study, [record(task, [step(call("recommend", [told, "B0NONE"]))])])
     assert row["ids told"].item() == 0.5
+
+
+def test_the_prompt_of_a_first_call_is_written_down(study, searches):
+    task = next(t for t in searches if study.context(t).profile.lines)
+    steps = [step(call("ask", "Which?"), "Lime zest."), search("lime"), search("zebra")]
+    written = first_prompts(study, [record(task, steps, "SFT"), record(task, steps[:1], "no call")])
+    (row,) = written.to_dict("records")
+    assert (row["task_id"], row["method"]) == (task.task_id, "SFT")
+    parts = [task.instruction, study.context(task).profile.lines[0].value, "Which?", "Lime zest."]
+    places = [row["prompt"].index(part) for part in parts]
+    assert places == sorted(places) and "search_product_by_query" not in row["prompt"]
 
 
 def test_a_query_of_all_that_the_profile_wants_is_seen_in_any_order(study, searches):

@@ -3,9 +3,10 @@
     python -m pwagents.notebook.reference outputs/laptop    # makes outputs/reference anew
 
 It holds the summary of notebook 10, tables (CSV and HTML), figures (PNG, and the numbers from which `make
-figures` draws them again), what was timed, executed notebooks, the journal, and all episodes as compressed
-Parquet: 190 MB of JSON lines become 4 MB. Of a record all is kept but its key, the seconds that it took, and
-what is empty or zero in its steps. Reports and notebook 00 read it like a preset's own results.
+figures` draws them again), prompts of first calls, what was timed, executed notebooks, the journal, and all
+episodes as compressed Parquet: 190 MB of JSON lines become 4 MB. Of a record all is kept but its key, the
+seconds that it took, and what is empty or zero in its steps. Reports and notebook 00 read it like a preset's
+own results.
 """
 
 import json
@@ -28,6 +29,7 @@ PRESET = "laptop"  # what made it
 SUMMARY = "summary.csv"  # of notebook 10
 _COPIED = {"tables": (".csv", ".html"), "figures": (".png", ".parquet")}
 _COPIED |= {f"timings/{folder}": kinds for folder, kinds in _COPIED.items()}
+_COPIED["prompts"] = (".parquet",)
 _WHOLE = ("arguments", "observation")
 _TEXTS = ("task_id", "method", "model")  # columns that hold a text as it is; all others hold JSON
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from pwagents.agents.conversation import transcript
 from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.llm.chat import Message
 from pwagents.orion.agent import belief_states, orion_messages
@@ -38,6 +39,20 @@ def first_calls(
             states = belief_states(study.start(tasks[record.task_id]).state, record.trajectory)
             calls.append((record, states[i], steps[i]))
     return calls
+
+
+def first_prompts(study: Study, records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+    """Write down what a policy read before each first call, but for rules and functions, the same in all.
+
+    Returns:
+        A row a first call: ``task_id, method, prompt``; a task's prompts, which are alike, beside each other.
+    """
+    shown = study.settings.players.shown
+    rows = [
+        (record.task_id, record.method, transcript(orion_messages(state, shown)[1:]))
+        for record, state, _ in first_calls(study, records)
+    ]
+    return pd.DataFrame(rows, columns=["task_id", "method", "prompt"]).sort_values(["task_id", "method"])
 
 
 def who_does_the_work(study: Study, records: Sequence[EpisodeRecord]) -> pd.DataFrame:
