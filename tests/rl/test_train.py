@@ -27,6 +27,8 @@ from pwagents.settings import meaning
 from ..processes import begin, kill
 from . import game
 
+BOTH = pytest.mark.parametrize("method", ["grpo", "ppo"])
+
 # The gradient, written again: episode after episode, all logits, no packing, no padding.
 TWICE = {"epochs": 2, "minibatches": 2}
 CASES = game.CIRCUMSTANCES["gradients"]
@@ -124,25 +126,29 @@ def test_the_gradient_of_each_update_is_that_of_an_independent_implementation(tm
     assert (row["clip_fraction"] > 0) == (row["approx_kl"] > 1e-6) == (len(updates) > 1)
 
 
-@pytest.mark.parametrize(
-    ("method", "changed"),
-    [*[("grpo", {"credit": credit}) for credit in ("episode", "turn", "state")], ("ppo", {})],
-)
-def test_a_second_turn_that_alone_matters_is_learned(tmp_path, method, changed):
-    changed = {"max_steps": 60, "save_steps": 0, "eval_steps": 30} | changed
-    out = game.train(method, tmp_path, evaluate=lambda model: {"c": 1.0}, **changed)
-    learned = AutoModelForCausalLM.from_pretrained(out)
-    assert min(game.said(learned, "begin", "go", "e", cue, "say")[w] for cue, w in game.RIGHT.items()) > 0.9
+@BOTH
+@pytest.mark.parametrize("updates", [{}, TWICE | {"learning_rate": 2e-3}])
+def test_the_bandit_is_learned(tmp_path, method, updates):
+    changed = {"max_steps": 40, "save_steps": 0, "eval_steps": 20} | updates
+    out = game.train(method, tmp_path, None, game.BANDIT, lambda model: {"c": 1.0}, **changed)
+    assert game.said(AutoModelForCausalLM.from_pretrained(out), "begin", "go")["c"] > 0.9
     rows = read_rows(tmp_path / "log.jsonl")
-    assert [row["step"] for row in rows] == list(range(61))
-    assert [row["step"] for row in rows if "eval_c" in row] == [0, 30, 60]
-    assert np.mean([row["reward"] for row in rows[-6:]]) > 0.9
-    assert rows[1]["entropy"] > rows[-1]["entropy"] > 0
+    assert [row["step"] for row in rows] == list(range(41))
+    assert [row["step"] for row in rows if "eval_c" in row] == [0, 20, 40]
+    assert rows[-1]["reward"] > 0.9 > rows[1]["reward"] and rows[1]["entropy"] > rows[-1]["entropy"] > 0
     logged = {"kl", "approx_kl", "clip_fraction", "grad_norm", "asks", "turns", "tokens", "seconds"}
     assert logged <= rows[1].keys()
 
 
-@pytest.mark.parametrize("method", ["grpo", "ppo"])
+@pytest.mark.parametrize(
+    ("method", "changed"), [*[("grpo", {"credit": c}) for c in ("episode", "turn", "state")], ("ppo", {})]
+)
+def test_a_second_turn_that_alone_matters_is_learned(tmp_path, method, changed):
+    game.train(method, tmp_path, max_steps=60, save_steps=0, **changed)
+    assert np.mean([row["reward"] for row in read_rows(tmp_path / "log.jsonl")[-6:]]) > 0.9
+
+
+@BOTH
 def test_an_adapter_learns_is_all_that_is_saved_and_the_next_stage_goes_on_with_it(method, tmp_path):
     """From a model whose output layer, which no adapter changes, is strong enough to prefer a word."""
     begun, lora = game.make_model(), {"lora": (4, 8), "learning_rate": 5e-3, "save_steps": 0}
@@ -245,9 +251,8 @@ def while_it_saves(run):
     return (run / "checkpoint-6").exists()
 
 
-@pytest.mark.parametrize(
-    ("method", "moment", "lora"), [("grpo", in_the_middle, (4, 8)), ("ppo", while_it_saves, None)]
-)
+@pytest.mark.parametrize("lora", [None, (4, 8)])
+@pytest.mark.parametrize(("method", "moment"), [("grpo", in_the_middle), ("ppo", while_it_saves)])
 def test_a_killed_run_ends_with_the_same_weights_and_log_and_is_not_run_again(tmp_path, method, moment, lora):
     whole, killed, changed = tmp_path / "whole", tmp_path / "killed", TWICE | {"lora": lora}
     game.train(method, whole, **changed)
@@ -275,14 +280,15 @@ def test_a_killed_run_ends_with_the_same_weights_and_log_and_is_not_run_again(tm
         game.train(method, killed, **changed, learning_rate=0.1)
 
 
-def test_a_run_stops_where_the_evaluated_return_is_flat_also_when_it_is_taken_up_again(tmp_path):
+@BOTH
+def test_a_run_stops_where_the_evaluated_return_is_flat_also_when_it_is_taken_up_again(tmp_path, method):
     flat = {"max_steps": 20, "eval_steps": 2, "stop_when_flat": True}
     values = iter([0.1, 0.2, 0.3, 0.3, 0.2, *[0.3] * 20])  # after steps 0, 2, 4 ...
-    out = game.train("grpo", tmp_path, None, game.BANDIT, lambda _: {"return": next(values)}, **flat)
+    out = game.train(method, tmp_path, None, game.BANDIT, lambda _: {"return": next(values)}, **flat)
     assert [row["step"] for row in read_rows(tmp_path / "log.jsonl")] == list(range(9))
     whole = load_file(out / "model.safetensors")
     shutil.rmtree(out)  # killed after the last checkpoint, before the model was saved
-    again = game.train("grpo", tmp_path, None, game.BANDIT, lambda _: {"return": 1.0}, **flat)
+    again = game.train(method, tmp_path, None, game.BANDIT, lambda _: {"return": 1.0}, **flat)
     assert all(torch.equal(whole[name], w) for name, w in load_file(again / "model.safetensors").items())
 
 
