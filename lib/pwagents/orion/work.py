@@ -42,7 +42,9 @@ def first_calls(
 
 
 def first_prompts(study: Study, records: Sequence[EpisodeRecord]) -> pd.DataFrame:
-    """Write down what a policy read before each first call, but for rules and functions, the same in all.
+    """Write down the belief state before each first call, as the conversation that a policy reads, uncut.
+
+    Rules and functions, the same in all, are left out.
 
     Returns:
         A row a first call: ``task_id, method, prompt``; a task's prompts, which are alike, beside each other.
