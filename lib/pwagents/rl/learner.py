@@ -164,23 +164,21 @@ class Learner:
             scored[i, start:end] = torch.tensor(loss_mask(rollout), dtype=torch.bool)
             sampled[i, start:end] = torch.tensor(rollout.logprobs)
         ids, scored, sampled = ids.to(device), scored.to(device), sampled.to(device)
-        temperatures = torch.tensor([rollout.temperature for rollout in rollouts], device=device)
-        batch = Batch(ids, scored, temperatures)
+        batch = Batch(ids, scored, torch.tensor([r.temperature for r in rollouts], device=device))
 
-        # What the policy and the model at the start say to them, where that is asked for.
-        moves_on = self.critic or self._vllm or config.epochs * config.minibatches > 1
-        for name, model in (("old", self.policy if moves_on else None), ("reference", self.reference)):
-            if model is None:
-                continue
+        def read(model) -> list["torch.Tensor"]:
             with torch.no_grad(), self.accelerator.autocast():
                 parts = [
-                    model(ids[rows], scored=scored[rows], temperatures=temperatures[rows])
+                    model(ids[rows], scored=scored[rows], temperatures=batch.temperatures[rows])
                     for rows in torch.arange(len(ids)).split(config.per_device_train_batch_size)
                 ]
-            logprobs, _, features = (torch.cat(column).float() for column in zip(*parts, strict=True))
-            batch = batch._replace(**{name: batch.spread(logprobs)})
-            if name == "old":
-                self.features = features
+            return [torch.cat(column).float() for column in zip(*parts, strict=True)]
+
+        if self.critic or self._vllm or config.epochs * config.minibatches > 1:
+            logprobs, _, self.features = read(self.policy)
+            batch = batch._replace(old=batch.spread(logprobs))
+        if self.reference is not None:
+            batch = batch._replace(reference=batch.spread(read(self.reference)[0]))
         if self._vllm:
             # Its probabilities differ a little from the trainer's, as if an older policy had played.
             batch = batch._replace(trust=(batch.old - sampled).exp().clamp(max=_TRUST))
