@@ -83,8 +83,8 @@ def _t_test(differences: pd.Series) -> tuple[float, float, float, float]:
     from scipy.stats import ttest_1samp
 
     interval = mean_interval(differences, differences.index)
-    # Seeds that differ alike have means whose last bits may differ.
-    differ = differences.max() - differences.min() > 1e-12
+    # Units that differ alike have means whose last bits may differ.
+    differ = differences.max() - differences.min() > 1e-12 * max(1.0, differences.abs().max())
     return *interval, float(ttest_1samp(differences, 0).pvalue) if differ else np.nan
 
 
@@ -141,8 +141,9 @@ def world_comparisons(
         pairs: what is compared, in words -> the two methods, first minus second.
 
     Returns:
-        ``comparison, task, difference, low, high, p`` by Student's t over worlds (NaN with fewer than two),
-        ``users_low, users_high``, the middle 95% over resampled users, and ``n_worlds``.
+        ``comparison, task, difference, low, high, p`` by Student's t over worlds (NaN with fewer than two,
+        p also where all worlds differ alike), ``users_low, users_high``, the middle 95% over resampled users,
+        and ``n_worlds``.
     """
     rows = []
     for name, (a, b) in pairs.items():
