@@ -90,17 +90,17 @@ class BatchDecoder:
         # is longer still.
         first, parts = 0, []
         while first < len(different):
-            longest, size = len(different[first]), 1
+            longest, slots = len(different[first]), 1
             for text in different[first + 1 :]:
                 longest = max(longest, len(text))
-                if longest * (size + 1) > PORTION:
+                if longest * (slots + 1) > PORTION:
                     break
-                size += 1
-            some = different[first : first + size]
+                slots += 1
+            some = different[first : first + slots]
             ids = torch.tensor([token for text in some for token in text], device=device)
-            counts = torch.tensor([len(text) for text in some], device=device)
-            parts.append(self._read(ids, counts, first))
-            first += size
+            sizes = torch.tensor([len(text) for text in some], device=device)
+            parts.append(self._read(ids, sizes, first))
+            first += slots
         logits = torch.cat(parts)
         if is_first:
             logits, self.lengths[:] = logits[source], self.lengths[source]

@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 
-from pwagents.agents.conversation import task_text
+from pwagents.agents.conversation import task_text, user
 from pwagents.agents.replies import read_turn
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Request, Tool
@@ -83,7 +83,7 @@ def orion_messages(state: BeliefState, shown: int = 10) -> list[Message]:
         parts.append(f"Past purchases:\n{fence(chr(10).join(rows))}")
     if state.product is not None and texts:
         parts.append(f"An earlier review:\n{fence(_shortened(texts[-1]))}")
-    messages = [{"role": "system", "content": RULES}, {"role": "user", "content": "\n\n".join(parts)}]
+    messages = [{"role": "system", "content": RULES}, user("\n\n".join(parts))]
     for i, step in enumerate(state.session):
         # What the policy said: a thought and a call, or what it wrote in place of them.
         action = step.action
@@ -106,7 +106,7 @@ def answer_message(i: int, step: Step, shown: int = 10) -> Message:
     if step.profile:
         text = f"{text}\n\nProfile:\n{fence(step.profile)}"
     if step.action.problem:
-        return {"role": "user", "content": text}
+        return user(text)
     return {"role": "tool", "tool_call_id": f"call{i:05}", "content": text}
 
 

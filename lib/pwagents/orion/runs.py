@@ -7,7 +7,6 @@ that a run may be killed and taken up again.
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,6 @@ from pwagents.web.environment import Agent
 POLICY = "model"  # in the folder of a run of reinforcement learning: the trained policy
 
 
-@dataclass
 class OrionRuns:
     """Plays the test tasks of a study into ``runs/orion.jsonl``; several notebooks share this file.
 
@@ -44,16 +42,17 @@ class OrionRuns:
         file: of the episodes, in the output folder.
     """
 
-    study: Study
-    tasks: Sequence[Task] | None = None
-    start: StartEpisode | None = None
-    variant: Mapping[str, Any] = field(default_factory=dict)
-    file: str = "runs/orion.jsonl"
-
-    def __post_init__(self):
-        self.tasks = self.study.test_tasks if self.tasks is None else self.tasks
-        self.start = self.start or self.study.start
-        self.store = self.study.output_dir / self.file
+    def __init__(
+        self,
+        study: Study,
+        tasks: Sequence[Task] | None = None,
+        start: StartEpisode | None = None,
+        variant: Mapping[str, Any] | None = None,
+        file: str = "runs/orion.jsonl",
+    ):
+        self.study, self.tasks = study, study.test_tasks if tasks is None else tasks
+        self.start, self.variant = start or study.start, dict(variant or {})
+        self.store = study.output_dir / file
 
     def policy(self, method: str, folder: Path, sampled: bool = False) -> list[EpisodeRecord]:
         """Episodes of the model in ``folder``, one a task.
@@ -73,7 +72,7 @@ class OrionRuns:
         # Which tasks stand beside each other decides what is sampled.
         ids = hashlib.sha256(" ".join(task.task_id for task in self.tasks).encode()).hexdigest()[:16]
         params = {"decoding": facts, "decoder": code_hash("lm"), "tasks": ids}
-        return self._run(method, solve, model.name, params, here=True)
+        return self._run(method, solve, model.name, params, workers=1, here=True)
 
     def agent(
         self, method: str, agent_of: Callable[[Task], Agent], facts: Mapping[str, Any]
@@ -91,7 +90,7 @@ class OrionRuns:
                 episode.step(act(episode.state))
             return episode.trajectory
 
-        return self._run(method, solve, "none", facts, workers=self.study.settings.players.workers)
+        return self._run(method, solve, "none", facts, self.study.settings.players.workers)
 
     def frame(self, *records: Sequence[EpisodeRecord]) -> pd.DataFrame:
         """:func:`records_frame` of one or several runs, with three columns more.
@@ -126,12 +125,13 @@ class OrionRuns:
         solve: Callable[[Task], Trajectory],
         model: str,
         facts: Mapping[str, Any],
-        **where: Any,
+        workers: int,
+        here: bool = False,
     ) -> list[EpisodeRecord]:
-        params = {**self.study.facts, "variant": dict(self.variant), **facts}
+        params = {**self.study.facts, "variant": self.variant, **facts}
         only = self.study.settings.stored_runs_only
         told = {"method": method, "model": model, "params": params, "stored_runs_only": only}
-        records = run_episodes(self.tasks, solve, self.store, **told, **where)
+        records = run_episodes(self.tasks, solve, self.store, workers=workers, here=here, **told)
         require_played(records)
         return records
 
@@ -149,7 +149,7 @@ def _in_batches(
     """Make what plays a task with others, a batch when the first of it is asked for.
 
     Batches do not depend on what is stored already, so that chance does not either. Where a task cannot be
-    scored, a NotEvaluableError is raised.
+    scored, a NotEvaluableError is raised. Where an endpoint fails, the next task plays the batch again.
     """
     size = decoding.batch_size
     numbers = {task.task_id: i // size for i, task in enumerate(tasks)}  # of their batches

@@ -317,7 +317,8 @@ class OrionModels:
         """
         settings = self.study.settings
 
-        # The study goes along: one that asks a language model keeps its trainings in this process.
+        # The study, unused, goes along when this is pickled: one that asks a language model cannot, and so
+        # keeps its trainings in this process.
         def train_with(unit: U, study: Study = self.study) -> R:
             return train(unit)
 
