@@ -13,7 +13,7 @@ ONLY ?=
 DATA_DIR ?= data/personalwab
 DATA_URL ?= https://github.com/HongruCai/PersonalWAB
 DATA_COMMIT ?= 23ff65c4c2288198b4b3d00d835760da2c2ff8e8
-# data, recommender, and the modules that hold the official prompts (pwagents.web.official_prompts names them)
+# data, recommender, and the modules that hold the official prompts (pwagents_old.web.official_prompts names them)
 DATA_FILES := /LICENSE /PersonalWAB/envs/pwab/data /PersonalWAB/envs/pwab/functions/recommender/checkpoint \
   /PersonalWAB/envs/pwab/functions/recommender/data /PersonalWAB/envs/pwab/__init__.py /PersonalWAB/envs/user.py \
   /PersonalWAB/envs/pwab/functions/*.py /PersonalWAB/agents/utils.py /PersonalWAB/agents/chat_react_agent.py \
@@ -45,7 +45,7 @@ OUT := $(OUTPUTS)/$(PRESET)
 NB := $(OUT)/notebooks
 # by name, so that a duplicate (03_benchmark-Copy1.ipynb) is passed over
 NOTEBOOKS := $(shell ls notebooks/*.ipynb 2>/dev/null | grep -E '/[0-9]{2}_[a-z0-9_]+\.ipynb$$')
-LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.csv' -o -name '*.html' -o -name '*.css')
+LIBRARY := $(shell find lib/pwagents lib/pwagents_old -name '*.py' -o -name '*.yaml' -o -name '*.csv' -o -name '*.html' -o -name '*.css')
 REPRODUCE_FULL := $(patsubst notebooks/%,$(NB)/%,$(NOTEBOOKS))
 CHOSEN := $(foreach n,$(ONLY),$(or $(filter $(NB)/$(n)%,$(REPRODUCE_FULL)),\
   $(error ONLY names "$(n)"; expected numbers of notebooks, as in ONLY="03 04")))
@@ -80,22 +80,22 @@ reproduce: $(FIRST) $(REPRODUCE) ## run notebooks 00 to 06, 09 and 10 (or ONLY="
 reproduce-full: $(FIRST) $(EVERYTHING) $(FULL) ## run all notebooks, 03, 04 and 06 in further worlds, all of PUMA, Orion by PPO
 
 preflight: $(READY) ## say what notebooks need (ONLY="03 04": these), what is missing and what brings it, and what they cost
-	@$(run) pwagents.notebook.preflight --preset $(PRESET) --output-dir $(OUT) $(basename $(notdir $(EVERYTHING)))
+	@$(run) pwagents_old.notebook.preflight --preset $(PRESET) --output-dir $(OUT) $(basename $(notdir $(EVERYTHING)))
 
 models: $(READY) ## name the papers' models, their licences, and the commands that fetch them
-	@$(run) pwagents.notebook.preflight --models
+	@$(run) pwagents_old.notebook.preflight --models
 
 figures: $(READY) ## draw all figures again from their stored numbers, as FORMATS (png svg), in STYLE: OUTPUTS/PRESET/redrawn
-	@$(run) pwagents.notebook.figures $(OUT) --formats $(FORMATS) $(if $(STYLE),--style "$(STYLE)")
+	@$(run) pwagents_old.notebook.figures $(OUT) --formats $(FORMATS) $(if $(STYLE),--style "$(STYLE)")
 
 report: $(READY) ## make a site of the preset's results, to be opened by double click: OUTPUTS/PRESET/report/index.html
-	@$(run) pwagents.notebook.report $(OUT)
+	@$(run) pwagents_old.notebook.report $(OUT)
 
 papers: $(READY) ## write PAPERS.md, RESULTS.md and README's picture from the papers' files and outputs/reference
-	@$(run) pwagents.notebook.pages
+	@$(run) pwagents_old.notebook.pages
 
 check: $(READY) ## compare the preset's tables with the papers' numbers and outputs/reference: OK, noise or FAIL
-	@$(run) pwagents.notebook.check $(OUT)
+	@$(run) pwagents_old.notebook.check $(OUT)
 
 # What no run of git leaves behind is DATA_DIR itself: a clone that was cut off lies beside it, and is made anew.
 data: ## fetch PersonalWAB's published files (CC BY-NC 4.0) into DATA_DIR (data/personalwab): a clone, verified by git
@@ -114,10 +114,10 @@ lab: $(READY) ## open JupyterLab: notebooks, and their results in outputs/
 	$(run) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
 
 web: $(READY) ## browse the local web of notebook 09: PORT (8009) of this machine
-	@$(run) pwagents.persona2web.serve --port $(PORT)
+	@$(run) pwagents_old.persona2web.serve --port $(PORT)
 
 serve: $(READY) ## serve the preset's tasks to other trainers and harnesses (MCP): SERVE_PORT (8010) of this machine
-	@$(run) pwagents.adapters.mcp_server --preset $(PRESET) --port $(SERVE_PORT)
+	@$(run) pwagents_old.adapters.mcp_server --preset $(PRESET) --port $(SERVE_PORT)
 
 test: $(READY) ## run the tests, a process for each core (5 minutes on 2 cores)
 	$(run) pytest -q -n $(CORES) --dist loadfile --no-loadscope-reorder -m "not slow"
@@ -149,7 +149,7 @@ THREADS = $(shell echo $$(( $(CORES) > $(JOBS) ? $(CORES) / $(JOBS) : 1 )))
 # What a notebook trains beside each other takes all cores, whatever the other jobs do.
 run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) \
   LOKY_MAX_CPU_COUNT=$(CORES) \
-  $(run) pwagents.notebook.execute --preset $(PRESET) --output-dir $(OUT)
+  $(run) pwagents_old.notebook.execute --preset $(PRESET) --output-dir $(OUT)
 
 # The sections of laptop.yaml and of the preset's file that a notebook reads: written again where they changed, so
 # that a notebook runs again after a change of its own settings alone.

@@ -19,16 +19,16 @@ import torch
 from torch.utils.benchmark import Timer
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
-from pwagents.llm.folder import read_config
-from pwagents.lm import complete, dpo, load, sft
-from pwagents.lm.decode import BatchDecoder
-from pwagents.lm.dialogues import dialogue_tokenizer
-from pwagents.lm.fit import GIB, Plan, find_device, needed, without_storage
-from pwagents.lm.settings import DpoSettings, SftSettings
-from pwagents.rl.rollout import Rollout
-from pwagents.rl.settings import GrpoSettings, PpoSettings
-from pwagents.rl.train import train_policy
 from pwagents.schema import Action, Observation, Step, Task, Trajectory
+from pwagents_old.llm.folder import read_config
+from pwagents_old.lm import complete, dpo, load, sft
+from pwagents_old.lm.decode import BatchDecoder
+from pwagents_old.lm.dialogues import dialogue_tokenizer
+from pwagents_old.lm.fit import GIB, Plan, find_device, needed, without_storage
+from pwagents_old.lm.settings import DpoSettings, SftSettings
+from pwagents_old.rl.rollout import Rollout
+from pwagents_old.rl.settings import GrpoSettings, PpoSettings
+from pwagents_old.rl.train import train_policy
 
 ON_GPU = torch.cuda.is_available()
 LESS = 1 if ON_GPU and "--tiny" not in sys.argv else 16

@@ -30,24 +30,24 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pwagents.agents.memory import Memory, behavior_text
-from pwagents.agents.plain import FunctionClassifier, PlainAgent
-from pwagents.data.amazon import load_amazon
-from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.embedding import DIMENSION, Embedder
-from pwagents.evaluation.breakdowns import sample_tasks
-from pwagents.evaluation.episodes import run_episodes
-from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.global_micro import profile_users
-from pwagents.profiles.offline import OfflineProfiler
 from pwagents.schema import FUNCTION_OF, Task
 from pwagents.seeds import rng
-from pwagents.web.environment import BeliefState, WebEnvironment, run_episode
-from pwagents.web.functions import Shop
-from pwagents.web.recommender import Recommender
-from pwagents.web.sasrec import SasRec
-from pwagents.web.search import build_search_engine
-from pwagents.web.settings import SasRecSettings
+from pwagents.shop.search import build_search_engine
+from pwagents_old.agents.memory import Memory, behavior_text
+from pwagents_old.agents.plain import FunctionClassifier, PlainAgent
+from pwagents_old.data.amazon import load_amazon
+from pwagents_old.data.synthetic import WorldConfig, make_world
+from pwagents_old.embedding import DIMENSION, Embedder
+from pwagents_old.evaluation.breakdowns import sample_tasks
+from pwagents_old.evaluation.episodes import run_episodes
+from pwagents_old.profiles.catalogue import Catalogue
+from pwagents_old.profiles.global_micro import profile_users
+from pwagents_old.profiles.offline import OfflineProfiler
+from pwagents_old.web.environment import BeliefState, WebEnvironment, run_episode
+from pwagents_old.web.functions import Shop
+from pwagents_old.web.recommender import Recommender
+from pwagents_old.web.sasrec import SasRec
+from pwagents_old.web.settings import SasRecSettings
 
 LADDERS = {  # what grows -> sizes as (products, users)
     "products": [(3_000, 1_000), (36_000, 1_000), (360_000, 1_000)],

@@ -19,23 +19,23 @@ from typing import Any
 
 import pandas as pd
 
-from pwagents import portable
-from pwagents.evaluation.breakdowns import by_task, sample_tasks
-from pwagents.evaluation.episodes import EpisodeRecord, records_frame, require_played
-from pwagents.lm.settings import BaseSettings
-from pwagents.notebook.reference import PRESET, REFERENCE, read_episodes, read_lines
-from pwagents.notebook.settings import Kind, load_settings
-from pwagents.orion.runs import OrionRuns
-from pwagents.orion.settings import SftNotebook
-from pwagents.orion.study import make_study
-from pwagents.orion.train import OrionModels
-from pwagents.puma.play import play
-from pwagents.puma.settings import NO_DPO, PumaNotebook
-from pwagents.puma.study import PumaStudy, make_base
-from pwagents.puma.train import PumaModels
-from pwagents.puma.views import ids_note
-from pwagents.puma.worlds import load_worlds
 from pwagents.schema import Task
+from pwagents_old import portable
+from pwagents_old.evaluation.breakdowns import by_task, sample_tasks
+from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame, require_played
+from pwagents_old.lm.settings import BaseSettings
+from pwagents_old.notebook.reference import PRESET, REFERENCE, read_episodes, read_lines
+from pwagents_old.notebook.settings import Kind, load_settings
+from pwagents_old.orion.runs import OrionRuns
+from pwagents_old.orion.settings import SftNotebook
+from pwagents_old.orion.study import make_study
+from pwagents_old.orion.train import OrionModels
+from pwagents_old.puma.play import play
+from pwagents_old.puma.settings import NO_DPO, PumaNotebook
+from pwagents_old.puma.study import PumaStudy, make_base
+from pwagents_old.puma.train import PumaModels
+from pwagents_old.puma.views import ids_note
+from pwagents_old.puma.worlds import load_worlds
 
 # All weights; the rate is a tenth of what an adapter or the small model takes. A step is of four examples.
 TUNING = {"learning_rate": 2e-4, "per_device_train_batch_size": 4}

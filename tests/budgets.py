@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LIBRARY = ROOT / "lib" / "pwagents"
+LIBRARY = ROOT / "lib" / "pwagents_old"
 
 for folders, most in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["budgets"].items():
     files = [

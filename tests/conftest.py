@@ -10,14 +10,14 @@ import httpcore2
 import pytest
 from hypothesis import settings
 
-from pwagents import engine
-from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.embedding import Embedder
-from pwagents.lm.dialogues import dialogue_tokenizer
-from pwagents.lm.small import make_small_model
-from pwagents.orion.agent import RULES
-from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.update import OfflineUpdater
+from pwagents_old import engine
+from pwagents_old.data.synthetic import WorldConfig, make_world
+from pwagents_old.embedding import Embedder
+from pwagents_old.lm.dialogues import dialogue_tokenizer
+from pwagents_old.lm.small import make_small_model
+from pwagents_old.orion.agent import RULES
+from pwagents_old.profiles.catalogue import Catalogue
+from pwagents_old.profiles.update import OfflineUpdater
 
 from .llm.server import ChatServer
 

@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-from pwagents import engine
-from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.evaluation.episodes import run_episodes
-from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.global_micro import profile_users
-from pwagents.profiles.offline import OfflineProfiler
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
+from pwagents_old import engine
+from pwagents_old.data.synthetic import WorldConfig, make_world
+from pwagents_old.evaluation.episodes import run_episodes
+from pwagents_old.profiles.catalogue import Catalogue
+from pwagents_old.profiles.global_micro import profile_users
+from pwagents_old.profiles.offline import OfflineProfiler
 
 from .persona2web import worlds
 

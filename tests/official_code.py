@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pwagents.schema import Benchmark
-from pwagents.web.search import product_text
+from pwagents.shop.search import product_text
 
 CLONE = os.environ.get("PWAB_CLONE", "")
 needs_clone = pytest.mark.skipif(not CLONE, reason="PWAB_CLONE names no clone of HongruCai/PersonalWAB")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pwagents.schema import UserProfile
-from pwagents.tasks.writers import prompts
+from pwagents_old.tasks.writers import prompts
 
 # Small values by group. Those of settings that a notebook does not have are passed over; lists and learning
 # rates are such that each training happens and learns.
@@ -72,7 +72,7 @@ def overrides(
     """What a notebook's parameters cell changes of the paper preset.
 
     Args:
-        preset: the notebook's values, from :func:`pwagents.notebook.settings.settings_values`.
+        preset: the notebook's values, from :func:`pwagents_old.notebook.settings.settings_values`.
         models, data: folders of the stand-ins, the Qwen2 first; ``url``: of the endpoint.
     """
     changed = _changed(preset, SIZES, models)
@@ -123,7 +123,7 @@ def train_tokenizer(texts: list[str], size: int, begin: str = "", **tokens: str)
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
-    from pwagents.lm.exercises import shop_words
+    from pwagents_old.lm.exercises import shop_words
 
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -146,7 +146,7 @@ def save_qwen(folder: Path) -> Path:
 
 def make_tokenizer():
     """Qwen2.5's tokens for roles, ends and calls; words from what the agents are told."""
-    from pwagents.orion.agent import RULES, orion_tools
+    from pwagents_old.orion.agent import RULES, orion_tools
 
     ends = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "padding_side": "left"}
     tokenizer = train_tokenizer([RULES, json.dumps(orion_tools(), indent=1)], 2000, **ends)
@@ -159,8 +159,8 @@ def make_tokenizer():
 
 def save_llama(folder: Path) -> Path:
     """A random LLaMA; its tokenizer begins each text as LLaMA's does, and has no padding."""
-    from pwagents.puma.prompts import OURS
     from pwagents.schema import FUNCTION_OF
+    from pwagents_old.puma.prompts import OURS
 
     texts = [*OURS.values(), *20 * [*FUNCTION_OF.values()]]
     tokenizer = train_tokenizer(texts, 1500, begin="<s>", eos_token="</s>")
@@ -171,9 +171,9 @@ def save_clone(folder: Path) -> Path:
     """A small world, a recommender and prompts in the files of PersonalWAB's repository."""
     import torch
 
-    from pwagents.data.synthetic import WorldConfig, make_world
-    from pwagents.web.sasrec import SasRec
-    from pwagents.web.settings import SasRecSettings
+    from pwagents_old.data.synthetic import WorldConfig, make_world
+    from pwagents_old.web.sasrec import SasRec
+    from pwagents_old.web.settings import SasRecSettings
 
     from .clone import make_clone
     from .personalwab_files import records, write_records

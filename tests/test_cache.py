@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from pwagents.cache import cached, damage
 from pwagents.errors import DataError
+from pwagents_old.cache import cached, damage
 
 
 def writes(text, made):
@@ -30,7 +30,7 @@ def test_the_same_key_is_made_once_and_another_beside_it(tmp_path, monkeypatch):
     facts = json.loads((first / "made_from.json").read_text())
     assert facts["data"] == "a" and facts["versions"]["torch"]
     assert sorted(p for p in tmp_path.iterdir() if p.is_dir()) == sorted([first, other])
-    monkeypatch.setattr("pwagents.cache.version", lambda library: "0.0")  # another version: made anew
+    monkeypatch.setattr("pwagents_old.cache.version", lambda library: "0.0")  # another version: made anew
     assert cached(tmp_path, "sft", {"data": "a", "seed": 0}, writes("two", made)) != first and len(made) == 3
     with pytest.raises(TypeError):
         cached(tmp_path, "sft", {"settings": object()}, writes("three", made))
@@ -83,7 +83,7 @@ def test_a_damaged_folder_is_set_aside_with_one_line_and_made_again(tmp_path, ki
 
 
 def test_of_a_large_file_the_size_counts_and_all_bytes_when_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("pwagents.cache.SMALL", 3)
+    monkeypatch.setattr("pwagents_old.cache.SMALL", 3)
     folder = cached(tmp_path, "sft", {}, writes("weights", []))
     zeros(folder)
     assert damage(folder) == "" and "weights has other bytes" in damage(folder, all_bytes=True)

@@ -5,9 +5,9 @@ import sqlite3
 import numpy as np
 import pytest
 
-from pwagents.embedding import DIMENSION, Embedder
 from pwagents.errors import InfrastructureError
-from pwagents.portable import one_core
+from pwagents_old.embedding import DIMENSION, Embedder
+from pwagents_old.portable import one_core
 
 pytestmark = pytest.mark.usefixtures("each_text_is_embedded_again")
 TEXTS = ["a yoga mat", "a mat for yoga", "laundry powder"]

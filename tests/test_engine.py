@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from pwagents import engine
-from pwagents.embedding import Embedder
 from pwagents.errors import DataError, SettingsError
-from pwagents.llm.store import ResponseStore
+from pwagents_old import engine
+from pwagents_old.embedding import Embedder
+from pwagents_old.llm.store import ResponseStore
 
 # Of an environment with the extras ray and dask; CI makes one.
 PYTHON = os.environ.get("ENGINES_PYTHON", "")

@@ -11,23 +11,23 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents.agents.chat_agent import Setup
-from pwagents.agents.interec import InteRecAgent, play_task
-from pwagents.agents.memory import Memory
-from pwagents.agents.methods import METHODS
-from pwagents.agents.plain import FunctionClassifier, PlainAgent
-from pwagents.benchmark import references
-from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.embedding import Embedder
-from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.global_micro import contextual_profile, profile_users
-from pwagents.profiles.offline import OfflineProfiler
 from pwagents.schema import Benchmark
-from pwagents.web.environment import WebEnvironment, run_episode
-from pwagents.web.functions import Shop
-from pwagents.web.recommender import RecommendersByTime, training_sequences
-from pwagents.web.search import build_search_engine
-from pwagents.web.settings import SasRecSettings
+from pwagents.shop.search import build_search_engine
+from pwagents_old.agents.chat_agent import Setup
+from pwagents_old.agents.interec import InteRecAgent, play_task
+from pwagents_old.agents.memory import Memory
+from pwagents_old.agents.methods import METHODS
+from pwagents_old.agents.plain import FunctionClassifier, PlainAgent
+from pwagents_old.benchmark import references
+from pwagents_old.data.synthetic import WorldConfig, make_world
+from pwagents_old.embedding import Embedder
+from pwagents_old.profiles.catalogue import Catalogue
+from pwagents_old.profiles.global_micro import contextual_profile, profile_users
+from pwagents_old.profiles.offline import OfflineProfiler
+from pwagents_old.web.environment import WebEnvironment, run_episode
+from pwagents_old.web.functions import Shop
+from pwagents_old.web.recommender import RecommendersByTime, training_sequences
+from pwagents_old.web.settings import SasRecSettings
 
 from .agents.conftest import ScriptedModel, call
 

@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from pwagents.data.amazon import load_amazon
 from pwagents.data.splits import parting_date
-from pwagents.lm.small import make_small_model
-from pwagents.notebook.settings import settings_values
-from pwagents.orion import study as orion_study
-from pwagents.orion import train as orion_train
-from pwagents.orion.agent import belief_states
-from pwagents.orion.reward import RewardSettings
-from pwagents.orion.settings import GrpoNotebook
-from pwagents.orion.train import OrionModels
-from pwagents.puma import worlds as puma_worlds
-from pwagents.puma.settings import PumaNotebook
-from pwagents.puma.study import PumaStudy
-from pwagents.puma.train import PumaModels
-from pwagents.puma.worlds import load_worlds
-from pwagents.rl.settings import GrpoSettings
 from pwagents.schema import Action, Benchmark, Review, Task
+from pwagents_old.data.amazon import load_amazon
+from pwagents_old.lm.small import make_small_model
+from pwagents_old.notebook.settings import settings_values
+from pwagents_old.orion import study as orion_study
+from pwagents_old.orion import train as orion_train
+from pwagents_old.orion.agent import belief_states
+from pwagents_old.orion.reward import RewardSettings
+from pwagents_old.orion.settings import GrpoNotebook
+from pwagents_old.orion.train import OrionModels
+from pwagents_old.puma import worlds as puma_worlds
+from pwagents_old.puma.settings import PumaNotebook
+from pwagents_old.puma.study import PumaStudy
+from pwagents_old.puma.train import PumaModels
+from pwagents_old.puma.worlds import load_worlds
+from pwagents_old.rl.settings import GrpoSettings
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[1] / "../shared/data"))
 REAL = DATA / "amazon_reviews_2023"

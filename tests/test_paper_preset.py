@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 from safetensors.torch import load_file
 
-from pwagents.agents.methods import TRACKS
-from pwagents.llm.store import ResponseStore
-from pwagents.notebook.preflight import kind_of
-from pwagents.notebook.settings import settings_values
-from pwagents.rl.log import read_rows
 from pwagents.schema import FUNCTION_OF
+from pwagents_old.agents.methods import TRACKS
+from pwagents_old.llm.store import ResponseStore
+from pwagents_old.notebook.preflight import kind_of
+from pwagents_old.notebook.settings import settings_values
+from pwagents_old.rl.log import read_rows
 
 from .llm.server import ChatServer
 from .notebook import notebooks

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pwagents import project
 from pwagents.errors import DataError
+from pwagents_old import project
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 import yaml
 
-from pwagents import __main__ as shell
-from pwagents.benchmark.settings import DataNotebook
-from pwagents.data.synthetic import make_world
-from pwagents.evaluation.metrics import grade
-from pwagents.notebook.forecast import forecast
-from pwagents.notebook.preflight import kind_of
-from pwagents.notebook.reference import read_episodes
-from pwagents.notebook.settings import load_settings, settings_values
+from pwagents.results.metrics import grade
 from pwagents.schema import Trajectory
+from pwagents_old import __main__ as shell
+from pwagents_old.benchmark.settings import DataNotebook
+from pwagents_old.data.synthetic import make_world
+from pwagents_old.notebook.forecast import forecast
+from pwagents_old.notebook.preflight import kind_of
+from pwagents_old.notebook.reference import read_episodes
+from pwagents_old.notebook.settings import load_settings, settings_values
 
 from .notebook.notebooks import ROOT, parameters_of
 
@@ -25,7 +25,7 @@ README = (ROOT / "README.md").read_text("utf-8")
 TEXTS = README + (ROOT / "GUIDE.md").read_text("utf-8")
 SHELL = "\n".join(re.findall(r"```bash\n(.*?)```", TEXTS, re.DOTALL)).replace("\\\n", " ")
 COMMANDS = [line.strip() for line in SHELL.splitlines() if "bin/papermill notebooks/" in line]
-EVALUATIONS = [line for line in SHELL.splitlines() if "-m pwagents evaluate" in line]
+EVALUATIONS = [line for line in SHELL.splitlines() if "-m pwagents_old evaluate" in line]
 PYTHON = re.findall(r"```python\n(.*?)```", TEXTS, re.DOTALL)
 
 

@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 USERS = sorted([*(ROOT / "notebooks").glob("[0-9]*.ipynb"), *(ROOT / "benchmarks").glob("*.py")])
 HEAVY = ("torch", "transformers", "jnius", "vllm")
 # Modules whose sole subject is torch, and those that need an extra.
-ASIDE = {"pwagents.web.sasrec"}
-ASIDE |= {f"pwagents.adapters.{name}" for name in ("gymnasium_env", "inspect_task")}
+ASIDE = {"pwagents_old.web.sasrec"}
+ASIDE |= {f"pwagents_old.adapters.{name}" for name in ("gymnasium_env", "inspect_task")}
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -76,7 +76,7 @@ def test_importing_the_library_and_making_its_models_loads_nothing_heavy(tmp_pat
         "    importlib.import_module(module)\n"
         f"    heavy = [name for name in {HEAVY} if name in sys.modules]\n"
         "    if heavy: sys.exit(f'importing {module} loads {heavy}')\n"
-        "from pathlib import Path\nfrom pwagents.llm.make import Models, Players\n"
+        "from pathlib import Path\nfrom pwagents_old.llm.make import Models, Players\n"
         f"folder = Path({str(tmp_path)!r})\n(folder / 'config.json').touch()\n"
         "models = Models(Players(), folder / 'replies')\n"
         "models('openai:m'), models(f'local:{folder}')\n"

@@ -2,8 +2,11 @@
 
 import re
 from functools import cache
+from importlib.resources import files
+from typing import Any
 
-from pwagents.project import read_yaml
+import yaml
+
 from pwagents.schema import Product, Review, TaskType
 
 # What people call a thing of these categories; elsewhere the title's head noun says it.
@@ -23,6 +26,12 @@ _KINDS = {
 _SECTIONS = {"Appstore for Android": "apps", "Buy a Kindle": "e-books"}
 _PHRASE_END = re.compile(r"[,|:;\u2013\u2014\u2022]| - |\b(?:for|with|by|in|of|from)\b", re.IGNORECASE)
 _NUMBERS = ("zero", "one", "two", "three", "four", "five")
+
+
+@cache
+def read_yaml(package: str, name: str) -> Any:
+    """Return the content of a YAML file beside the modules of a package; it is not to be changed."""
+    return yaml.safe_load(files(package).joinpath(name).read_text("utf-8"))
 
 
 def split_words(text: str) -> list[str]:

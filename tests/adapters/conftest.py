@@ -4,15 +4,15 @@ import re
 
 import pytest
 
-from pwagents.adapters.core import TaskSet
-from pwagents.agents.chat_agent import Setup
-from pwagents.agents.methods import METHODS
-from pwagents.evaluation.metrics import grade
+from pwagents.results.metrics import grade
 from pwagents.schema import Action
-from pwagents.users.rules import RuleUser
-from pwagents.web.environment import WebEnvironment, run_episode
-from pwagents.web.functions import Shop
-from pwagents.web.search import build_search_engine
+from pwagents.shop.search import build_search_engine
+from pwagents_old.adapters.core import TaskSet
+from pwagents_old.agents.chat_agent import Setup
+from pwagents_old.agents.methods import METHODS
+from pwagents_old.users.rules import RuleUser
+from pwagents_old.web.environment import WebEnvironment, run_episode
+from pwagents_old.web.functions import Shop
 
 from ..web.conftest import WordOverlap
 

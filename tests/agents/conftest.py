@@ -4,16 +4,16 @@ import threading
 
 import pytest
 
-from pwagents.agents.chat_agent import Setup
-from pwagents.agents.plain import FunctionClassifier, OfflinePolicy
-from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.llm.chat import ChatModel, Reply, ToolCall
 from pwagents.schema import Usage
-from pwagents.web.environment import UserReply, WebEnvironment, run_episode
-from pwagents.web.functions import Shop
-from pwagents.web.recommender import Recommender
-from pwagents.web.search import build_search_engine
-from pwagents.web.settings import SasRecSettings
+from pwagents.shop.search import build_search_engine
+from pwagents_old.agents.chat_agent import Setup
+from pwagents_old.agents.plain import FunctionClassifier, OfflinePolicy
+from pwagents_old.data.synthetic import WorldConfig, make_world
+from pwagents_old.llm.chat import ChatModel, Reply, ToolCall
+from pwagents_old.web.environment import UserReply, WebEnvironment, run_episode
+from pwagents_old.web.functions import Shop
+from pwagents_old.web.recommender import Recommender
+from pwagents_old.web.settings import SasRecSettings
 
 COST = Usage(calls=1, prompt_tokens=100, completion_tokens=10, usd=0.5)
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents.agents.chat_agent import Setup
-from pwagents.agents.methods import METHODS
-from pwagents.evaluation.episodes import run_episodes
-from pwagents.llm.budget import Budget
-from pwagents.llm.openai_model import OpenAIModel
-from pwagents.llm.store import ResponseStore, StoredModel
-from pwagents.web.environment import WebEnvironment, run_episode
+from pwagents_old.agents.chat_agent import Setup
+from pwagents_old.agents.methods import METHODS
+from pwagents_old.evaluation.episodes import run_episodes
+from pwagents_old.llm.budget import Budget
+from pwagents_old.llm.openai_model import OpenAIModel
+from pwagents_old.llm.store import ResponseStore, StoredModel
+from pwagents_old.web.environment import WebEnvironment, run_episode
 
 KEY = "sk-se/cret-0123456789abcdef"
 ESCAPED_KEY = KEY.replace("s", "\\u0073").replace("/", "\\/").replace("d", "\\u0064")
@@ -183,7 +183,7 @@ def test_an_answer_a_byte_at_a_time_ends(chat_server):
 
 
 def test_an_answer_of_gigabytes_is_broken_off(chat_server, monkeypatch):
-    from pwagents.llm import endpoints
+    from pwagents_old.llm import endpoints
 
     monkeypatch.setattr(endpoints, "LARGEST", 2**20)
     server = chat_server()

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from pwagents.agents.interec import play_task
 from pwagents.errors import NotEvaluableError
+from pwagents_old.agents.interec import play_task
 
 from .conftest import ScriptedModel, call
 

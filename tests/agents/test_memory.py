@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pwagents.agents.memory import FIELDS_OF, Memory
-from pwagents.web.environment import BeliefState
+from pwagents_old.agents.memory import FIELDS_OF, Memory
+from pwagents_old.web.environment import BeliefState
 
 
 @pytest.fixture

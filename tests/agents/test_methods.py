@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from pwagents.agents.methods import IDENTIFY, METHODS
-from pwagents.evaluation.metrics import attempts
+from pwagents.results.metrics import attempts
 from pwagents.schema import FUNCTION_OF
-from pwagents.web.functions import DETAILS_FUNCTION
-from pwagents.web.official_prompts import FUNCTIONS, official_prompts
+from pwagents_old.agents.methods import IDENTIFY, METHODS
+from pwagents_old.web.functions import DETAILS_FUNCTION
+from pwagents_old.web.official_prompts import FUNCTIONS, official_prompts
 
 from ..clone import make_clone
 from .conftest import ScriptedModel, call

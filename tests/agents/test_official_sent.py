@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pwagents.agents.chat_agent import Setup
-from pwagents.agents.interec import first_profile, play_task
-from pwagents.agents.methods import METHODS, PUMA_BY_FILE, PumaByFile
-from pwagents.llm.chat import Reply, ToolCall
 from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Product, Review, Task, UserProfile
 from pwagents.seeds import rng
-from pwagents.users.llm import LlmUser
-from pwagents.web.environment import WebEnvironment, run_episode
-from pwagents.web.functions import Shop
-from pwagents.web.official_prompts import official_prompts
+from pwagents_old.agents.chat_agent import Setup
+from pwagents_old.agents.interec import first_profile, play_task
+from pwagents_old.agents.methods import METHODS, PUMA_BY_FILE, PumaByFile
+from pwagents_old.llm.chat import Reply, ToolCall
+from pwagents_old.users.llm import LlmUser
+from pwagents_old.web.environment import WebEnvironment, run_episode
+from pwagents_old.web.functions import Shop
+from pwagents_old.web.official_prompts import official_prompts
 
 from ..official_code import (
     CLONE,

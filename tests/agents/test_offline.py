@@ -2,12 +2,12 @@
 
 import pytest
 
-from pwagents.agents.conversation import Prompt
-from pwagents.agents.memory import Memory
-from pwagents.agents.methods import METHODS, ParameterAgent
-from pwagents.agents.plain import FunctionClassifier, OfflinePolicy, PlainAgent
 from pwagents.schema import FUNCTION_OF, Action, Observation, Step
-from pwagents.web.environment import BeliefState
+from pwagents_old.agents.conversation import Prompt
+from pwagents_old.agents.memory import Memory
+from pwagents_old.agents.methods import METHODS, ParameterAgent
+from pwagents_old.agents.plain import FunctionClassifier, OfflinePolicy, PlainAgent
+from pwagents_old.web.environment import BeliefState
 
 TALK = (*FUNCTION_OF.values(), "respond", "stop")
 ENTRIES = [{"title": "Ridgeway red belt", "store": "Ridgeway"}, {"title": "Ridgeway red hat", "store": None}]

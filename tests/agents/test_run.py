@@ -8,14 +8,14 @@ from collections import Counter
 import pandas as pd
 import pytest
 
-from pwagents.agents.methods import METHODS
-from pwagents.evaluation.episodes import records_frame, run_episodes
-from pwagents.llm import openai_model
-from pwagents.llm.openai_model import OpenAIModel
-from pwagents.llm.store import ResponseStore, StoredModel
 from pwagents.schema import FUNCTION_OF
-from pwagents.users.llm import LlmUser
-from pwagents.web.environment import WebEnvironment, run_episode
+from pwagents_old.agents.methods import METHODS
+from pwagents_old.evaluation.episodes import records_frame, run_episodes
+from pwagents_old.llm import openai_model
+from pwagents_old.llm.openai_model import OpenAIModel
+from pwagents_old.llm.store import ResponseStore, StoredModel
+from pwagents_old.users.llm import LlmUser
+from pwagents_old.web.environment import WebEnvironment, run_episode
 
 from ..llm.server import Answer, completion
 

@@ -4,11 +4,11 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 
-from pwagents.benchmark.settings import BenchmarkNotebook
-from pwagents.benchmark.study import Study
-from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.notebook.run import Run
-from pwagents.web.search import build_search_engine
+from pwagents.shop.search import build_search_engine
+from pwagents_old.benchmark.settings import BenchmarkNotebook
+from pwagents_old.benchmark.study import Study
+from pwagents_old.data.synthetic import WorldConfig, make_world
+from pwagents_old.notebook.run import Run
 
 matplotlib.use("Agg")
 

@@ -59,7 +59,7 @@ KINDS = {
 
 PROGRAM = """
 import json, os, sys
-from pwagents.benchmark.agent_key import agent_key
+from pwagents_old.benchmark.agent_key import agent_key
 folder, __name__ = sys.argv[1:]
 __file__, kinds, keys = f"{folder}/{__name__}.py", json.load(sys.stdin), {}
 sys.path.insert(0, folder)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pwagents.benchmark import analyses_01 as analyses
 from pwagents.schema import Behavior, Benchmark, Product, Review, Task
+from pwagents_old.benchmark import analyses_01 as analyses
 
 
 def test_statistics_count_what_an_agent_may_see_below_the_papers_in_rows_of_their_own(world):

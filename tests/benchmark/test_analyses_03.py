@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
-from pwagents.benchmark import analyses_03 as analyses
-from pwagents.evaluation.episodes import EpisodeRecord
-from pwagents.notebook.run import Run
 from pwagents.schema import Action, Observation, Step, Trajectory, Usage
+from pwagents_old.benchmark import analyses_03 as analyses
+from pwagents_old.evaluation.episodes import EpisodeRecord
+from pwagents_old.notebook.run import Run
 
 SEARCH, ASK, STOP = "search_product_by_query", "respond", "stop"
 

@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents.agents.chat_agent import Setup
-from pwagents.agents.methods import METHODS
-from pwagents.agents.plain import OfflinePolicy
-from pwagents.benchmark.adversarial import (
+from pwagents.schema import FUNCTION_OF, Action, Observation, Product, Review, Step, Task, Trajectory
+from pwagents_old.agents.chat_agent import Setup
+from pwagents_old.agents.methods import METHODS
+from pwagents_old.agents.plain import OfflinePolicy
+from pwagents_old.benchmark.adversarial import (
     adversarial_cases,
     adversarial_report,
     is_followed,
     poison_shop,
     simulator_quality,
 )
-from pwagents.benchmark.agreement import published_against_corrected
-from pwagents.llm.fence import CLOSE, OPEN
-from pwagents.schema import FUNCTION_OF, Action, Observation, Product, Review, Step, Task, Trajectory
-from pwagents.web.environment import UserReply
+from pwagents_old.benchmark.agreement import published_against_corrected
+from pwagents_old.llm.fence import CLOSE, OPEN
+from pwagents_old.web.environment import UserReply
 
 from ..agents.conftest import ScriptedModel, call
 

@@ -9,15 +9,15 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pwagents import __main__ as shell
-from pwagents.benchmark import own_agent
-from pwagents.benchmark.evaluate import evaluate
-from pwagents.benchmark.evaluation import COST
-from pwagents.embedding import DIMENSION, Embedder
 from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError
 from pwagents.schema import Action, Usage
-from pwagents.web.environment import run_episode
-from pwagents.web.recommender import RecommendersByTime
+from pwagents_old import __main__ as shell
+from pwagents_old.benchmark import own_agent
+from pwagents_old.benchmark.evaluate import evaluate
+from pwagents_old.benchmark.evaluation import COST
+from pwagents_old.embedding import DIMENSION, Embedder
+from pwagents_old.web.environment import run_episode
+from pwagents_old.web.recommender import RecommendersByTime
 
 from ..agents.conftest import ScriptedModel
 
@@ -290,7 +290,7 @@ def test_what_an_agent_paid_and_its_calls_that_could_not_be_carried_out_are_told
 
 def test_the_folder_of_a_trained_model_plays(play, tmp_path, monkeypatch):
     model = ScriptedModel(lambda request: "")  # in the place of one on disk
-    monkeypatch.setattr("pwagents.llm.make.LocalModel", lambda folder: model)
+    monkeypatch.setattr("pwagents_old.llm.make.LocalModel", lambda folder: model)
     (tmp_path / "config.json").write_text("{}")
     done = play(tmp_path, track="single_turn", tasks=1, name="mine")
     assert done.records[0].model == "scripted" and "mine" in done.table.index

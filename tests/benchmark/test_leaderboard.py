@@ -6,7 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pwagents.benchmark.leaderboard import (
+from pwagents.results.metrics import grade
+from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Behavior, Benchmark, Product, Review, Task
+from pwagents.seeds import rng
+from pwagents_old.benchmark.leaderboard import (
     BEST,
     MALFORMED,
     NEGATIVE,
@@ -19,11 +22,8 @@ from pwagents.benchmark.leaderboard import (
     score_episode,
     worth_of_rules,
 )
-from pwagents.evaluation.metrics import grade
-from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Behavior, Benchmark, Product, Review, Task
-from pwagents.seeds import rng
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.functions import Shop
+from pwagents_old.web.environment import WebEnvironment
+from pwagents_old.web.functions import Shop
 
 from ..official_code import Endpoint, needs_clone, published_code, published_functions
 from ..personalwab_files import records

@@ -4,13 +4,13 @@ import json
 from collections import Counter
 from dataclasses import replace
 
-from pwagents.benchmark import analyses_03 as analyses
-from pwagents.benchmark.plain import PLAIN, play_plain
-from pwagents.benchmark.settings import MethodPlayers
-from pwagents.benchmark.study import Study
-from pwagents.notebook.run import Run
 from pwagents.schema import FUNCTION_OF, Behavior, Product, Review
-from pwagents.web.shops import CHECKPOINT
+from pwagents_old.benchmark import analyses_03 as analyses
+from pwagents_old.benchmark.plain import PLAIN, play_plain
+from pwagents_old.benchmark.settings import MethodPlayers
+from pwagents_old.benchmark.study import Study
+from pwagents_old.notebook.run import Run
+from pwagents_old.web.shops import CHECKPOINT
 
 from ..agents.conftest import ScriptedModel, call
 from ..clone import make_clone

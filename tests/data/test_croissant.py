@@ -5,7 +5,7 @@ import hashlib
 import pandas as pd
 import pytest
 
-from pwagents.data.croissant import describe_tables
+from pwagents_old.data.croissant import describe_tables
 
 ROWS = [
     {"task_id": "a", "timestamp": 3, "pairs": [["color", "red"]], "review": {"rating": 4.5, "title": "Good"}},

@@ -8,8 +8,8 @@ import gzip
 
 import pytest
 
-from pwagents.data import DataSettings, load_benchmark
 from pwagents.errors import DataError
+from pwagents_old.data import DataSettings, load_benchmark
 
 from .conftest import SIZES
 

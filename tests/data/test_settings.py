@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents.data import DataSettings, load_benchmark
+from pwagents_old.data import DataSettings, load_benchmark
 
 from .conftest import SIZES
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents.data.synthetic import WorldConfig, make_population, make_world
-from pwagents.data.synthetic.shop import domains
+from pwagents_old.data.synthetic import WorldConfig, make_population, make_world
+from pwagents_old.data.synthetic.shop import domains
 
 SMALL = WorldConfig(n_users=60, n_products=400)
 

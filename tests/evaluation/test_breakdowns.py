@@ -3,15 +3,15 @@
 import pandas as pd
 import pytest
 
-from pwagents.evaluation.breakdowns import (
+from pwagents.results.tables import save_table
+from pwagents.schema import TASK_TYPES
+from pwagents_old.evaluation.breakdowns import (
     BEYOND,
     by_task,
     by_type_and_mean,
     sample_tasks,
     trained_differences,
 )
-from pwagents.evaluation.tables import save_table
-from pwagents.schema import TASK_TYPES
 
 
 def frame_of(rows):

@@ -14,10 +14,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pwagents import engine
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
-from pwagents.evaluation.episodes import count_outcomes, records_frame, run_episodes
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory, Usage
+from pwagents_old import engine
+from pwagents_old.evaluation.episodes import count_outcomes, records_frame, run_episodes
 
 from ..processes import begin, kill
 
@@ -85,7 +85,7 @@ def test_a_second_run_repeats_nothing_and_returns_the_same_in_task_order(store, 
     assert store.read_bytes() == before
     assert first[2].grade.result_official == 0.5
     assert b"grade" not in before and b"0.5" not in before, "computed when read, and never stored"
-    monkeypatch.setattr("pwagents.evaluation.episodes.grade", lambda trajectory: "another grader's")
+    monkeypatch.setattr("pwagents_old.evaluation.episodes.grade", lambda trajectory: "another grader's")
     assert first[2].grade == "another grader's"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pwagents.evaluation.figures import COLORS, plot_bars, plot_intervals, plot_lines
+from pwagents_old.evaluation.figures import COLORS, plot_bars, plot_intervals, plot_lines
 
 matplotlib.use("Agg")
 

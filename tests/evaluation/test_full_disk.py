@@ -8,9 +8,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from pwagents.errors import InfrastructureError
-from pwagents.evaluation.tables import save_table
-from pwagents.notebook.figures import write_figure
-from pwagents.notebook.run import Run
+from pwagents.results.tables import save_table
+from pwagents_old.notebook.figures import write_figure
+from pwagents_old.notebook.run import Run
 
 
 def table(folder):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pwagents.evaluation.metrics import grade, rank_accuracy
+from pwagents.results.metrics import grade, rank_accuracy
 from pwagents.schema import Action, Observation, Step, Trajectory
 
 IDS = [f"B{i:03}" for i in range(12)]

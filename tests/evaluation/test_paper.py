@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pwagents.evaluation.metrics import GRADER_VERSION
-from pwagents.evaluation.paper import (
+from pwagents.results.metrics import GRADER_VERSION
+from pwagents_old.evaluation.paper import (
     ORION,
     Setup,
     below_paper,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pwagents.evaluation.figures import plot_bars
-from pwagents.evaluation.tables import format_differences, format_intervals, save_table
-from pwagents.notebook.figures import save_figure
+from pwagents.results.tables import format_differences, format_intervals, save_table
+from pwagents_old.evaluation.figures import plot_bars
+from pwagents_old.notebook.figures import save_figure
 
 
 @pytest.fixture

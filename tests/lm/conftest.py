@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pwagents.lm.dpo import prefer
-from pwagents.lm.settings import DpoSettings, SftSettings
-from pwagents.lm.sft import fine_tune
-from pwagents.lm.small import make_small_model, make_tokenizer
+from pwagents_old.lm.dpo import prefer
+from pwagents_old.lm.settings import DpoSettings, SftSettings
+from pwagents_old.lm.sft import fine_tune
+from pwagents_old.lm.small import make_small_model, make_tokenizer
 
 CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
 SIZE = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}

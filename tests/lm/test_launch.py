@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file
 
 from pwagents.errors import DataError
-from pwagents.lm.dpo import prefer
-from pwagents.lm.launch import LaunchError, launch, launch_command
-from pwagents.lm.sft import fine_tune
-from pwagents.rl.settings import GrpoSettings
-from pwagents.rl.train import train_policy
+from pwagents_old.lm.dpo import prefer
+from pwagents_old.lm.launch import LaunchError, launch, launch_command
+from pwagents_old.lm.sft import fine_tune
+from pwagents_old.rl.settings import GrpoSettings
+from pwagents_old.rl.train import train_policy
 
 from ..rl import game
 from . import conftest as tiny
@@ -113,7 +113,7 @@ def test_accelerate_takes_our_configurations(name, project_root):
         arguments, *_ = _validate_launch_command(arguments)
     assert arguments.num_processes == processes and arguments.module
     called = [arguments.training_script, *arguments.training_script_args]
-    assert called == ["pwagents.lm.launch", "job.json"]
+    assert called == ["pwagents_old.lm.launch", "job.json"]
     assert name != "single" or (arguments.gpu_ids == "0" and not arguments.multi_gpu)
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from transformers import LlamaConfig, Qwen2Config
 
-from pwagents.lm import settings as module
-from pwagents.lm.fit import GIB, Device, DoesNotFitError, Plan, needed, require_fit, without_storage
-from pwagents.lm.settings import DpoSettings, SftSettings
-from pwagents.lm.trainer import trl_config
-from pwagents.rl.settings import GrpoSettings, PpoSettings
+from pwagents_old.lm import settings as module
+from pwagents_old.lm.fit import GIB, Device, DoesNotFitError, Plan, needed, require_fit, without_storage
+from pwagents_old.lm.settings import DpoSettings, SftSettings
+from pwagents_old.lm.trainer import trl_config
+from pwagents_old.rl.settings import GrpoSettings, PpoSettings
 
 from .conftest import CIRCUMSTANCES
 

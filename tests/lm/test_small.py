@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import Qwen2ForCausalLM
 
-from pwagents.agents.replies import read_turn
-from pwagents.llm.chat import Reply
-from pwagents.llm.folder import dropped_by_template, read_tokenizer
-from pwagents.lm.base import ALL_STEPS, CHECK_EVERY, LOG, Lesson, content_hash, small_base
-from pwagents.lm.dialogues import dialogue_tokenizer
-from pwagents.lm.exercises import REVIEW, SEARCH, ExerciseText, ids_and_titles, shop_words
-from pwagents.lm.small import CONTEXT, LAYERS, make_small_model, make_tokenizer, with_copying_layers
-from pwagents.orion.agent import RULES
+from pwagents_old.agents.replies import read_turn
+from pwagents_old.llm.chat import Reply
+from pwagents_old.llm.folder import dropped_by_template, read_tokenizer
+from pwagents_old.lm.base import ALL_STEPS, CHECK_EVERY, LOG, Lesson, content_hash, small_base
+from pwagents_old.lm.dialogues import dialogue_tokenizer
+from pwagents_old.lm.exercises import REVIEW, SEARCH, ExerciseText, ids_and_titles, shop_words
+from pwagents_old.lm.small import CONTEXT, LAYERS, make_small_model, make_tokenizer, with_copying_layers
+from pwagents_old.orion.agent import RULES
 
 TOKENIZER = dialogue_tokenizer(RULES)
 WORDS = st.lists(st.sampled_from(sorted(shop_words())), min_size=1, max_size=8).map(" ".join)

@@ -8,15 +8,15 @@ from itertools import groupby
 import pytest
 import torch
 
-from pwagents.agents.replies import read_turn
 from pwagents.errors import DataError
-from pwagents.llm.chat import Reply
-from pwagents.llm.folder import read_model, read_tokenizer
-from pwagents.lm import smollm2
-from pwagents.lm.settings import BaseSettings
-from pwagents.lm.smollm2 import CHAT_TEMPLATE, INSTALL, gguf_file, smollm2_folder
-from pwagents.lm.tokens import answer_tokens, prompt_tokens, tokenize_conversation
-from pwagents.orion.agent import orion_tools
+from pwagents_old.agents.replies import read_turn
+from pwagents_old.llm.chat import Reply
+from pwagents_old.llm.folder import read_model, read_tokenizer
+from pwagents_old.lm import smollm2
+from pwagents_old.lm.settings import BaseSettings
+from pwagents_old.lm.smollm2 import CHAT_TEMPLATE, INSTALL, gguf_file, smollm2_folder
+from pwagents_old.lm.tokens import answer_tokens, prompt_tokens, tokenize_conversation
+from pwagents_old.orion.agent import orion_tools
 
 from ..llm.conftest import save_model
 from .conftest import CIRCUMSTANCES

@@ -13,15 +13,15 @@ from peft import get_peft_model
 from safetensors.torch import load_file
 
 from pwagents.errors import DataError
-from pwagents.llm.folder import read_model, read_tokenizer
-from pwagents.lm import trainer
-from pwagents.lm.dpo import evaluate_pairs, prefer
-from pwagents.lm.load import merge, new_adapter
-from pwagents.lm.settings import SftSettings
-from pwagents.lm.sft import LOGGED, fine_tune
-from pwagents.lm.small import make_tokenizer
-from pwagents.lm.trainer import not_falling, read_losses
 from pwagents.seeds import derive_seed
+from pwagents_old.llm.folder import read_model, read_tokenizer
+from pwagents_old.lm import trainer
+from pwagents_old.lm.dpo import evaluate_pairs, prefer
+from pwagents_old.lm.load import merge, new_adapter
+from pwagents_old.lm.settings import SftSettings
+from pwagents_old.lm.sft import LOGGED, fine_tune
+from pwagents_old.lm.small import make_tokenizer
+from pwagents_old.lm.trainer import not_falling, read_losses
 
 from ..processes import begin
 from . import conftest as tiny

@@ -3,7 +3,7 @@
 import nbformat
 import pytest
 
-from pwagents.notebook.execute import run
+from pwagents_old.notebook.execute import run
 
 RAISES = """
 class {name}(RuntimeError):
@@ -14,8 +14,8 @@ raise {name}("the model needs 90 GiB")
 
 FIGURE = """
 import pandas as pd
-from pwagents.evaluation.figures import plot_lines
-from pwagents.notebook.figures import save_figure
+from pwagents_old.evaluation.figures import plot_lines
+from pwagents_old.notebook.figures import save_figure
 frame = pd.DataFrame({"run": "a", "step": [0, 1], "loss": [1, 2]})
 looks = {"x": "step", "y": "loss", "hue": "run", "xlabel": "steps", "ylabel": "loss"}
 save_figure(plot_lines, "01_loss", frame, output_dir=output_dir, **looks)

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pwagents.evaluation import figures
-from pwagents.evaluation.figures import plot_bars, plot_intervals
-from pwagents.notebook.figures import draw_figure, main, redraw, save_figure
-from pwagents.notebook.reference import REFERENCE, find_results, make_reference
-from pwagents.notebook.run import Run
-from pwagents.orion.figures import plot_curves, plot_scaling
+from pwagents_old.evaluation import figures
+from pwagents_old.evaluation.figures import plot_bars, plot_intervals
+from pwagents_old.notebook.figures import draw_figure, main, redraw, save_figure
+from pwagents_old.notebook.reference import REFERENCE, find_results, make_reference
+from pwagents_old.notebook.run import Run
+from pwagents_old.orion.figures import plot_curves, plot_scaling
 
 ROWS = pd.DataFrame(
     {
@@ -77,7 +77,7 @@ def files(folder, kind):
 
 
 def test_drawn_again_by_another_process_they_are_the_same_bytes(folder):
-    command = [sys.executable, "-m", "pwagents.notebook.figures", str(folder)]
+    command = [sys.executable, "-m", "pwagents_old.notebook.figures", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"Drawn: {folder / 'redrawn'}"
@@ -113,7 +113,7 @@ def test_where_nothing_has_run_they_are_those_of_the_reference(folder, tmp_path,
     (folder / "timings" / "journal.jsonl").write_text(f"{json.dumps(row)}\n")
     (folder / "tables").mkdir()
     make_reference(folder, tmp_path / "reference")
-    monkeypatch.setattr("pwagents.notebook.reference.REFERENCE", tmp_path / "reference")
+    monkeypatch.setattr("pwagents_old.notebook.reference.REFERENCE", tmp_path / "reference")
     fresh = tmp_path / "clone" / "laptop"
     (fresh / "tables").mkdir(parents=True)
     (fresh / "tables" / "03_plain.html").touch()  # there are results, but no figures
@@ -130,7 +130,12 @@ def test_where_nothing_has_run_they_are_those_of_the_reference(folder, tmp_path,
 def test_a_file_can_name_no_code_but_drawing_functions(folder):
     path = folder / "figures" / "03_gains.parquet"
     frame = pd.read_parquet(path)
-    for place in ("os:system", "pwagents.notebook.report:shutil.rmtree", "pwagents.project:write_aside", ""):
+    for place in (
+        "os:system",
+        "pwagents_old.notebook.report:shutil.rmtree",
+        "pwagents_old.project:write_aside",
+        "",
+    ):
         frame.attrs["plot"] = place
         frame.to_parquet(path)
         with pytest.raises(ValueError, match=r"03_gains.parquet: drawn by .* expected a function plot_"):

@@ -6,11 +6,11 @@ import nbformat
 import pandas as pd
 import pytest
 
-from pwagents.evaluation import tables
-from pwagents.evaluation.viewer import show_episodes
-from pwagents.lm.tokens import Example
-from pwagents.orion.views import show_tokens
 from pwagents.schema import Action, Observation, Product, Review, Step, Task, Trajectory
+from pwagents_old.evaluation import tables
+from pwagents_old.evaluation.viewer import show_episodes
+from pwagents_old.lm.tokens import Example
+from pwagents_old.orion.views import show_tokens
 
 RUN = "ran.push(1)"  # what each of them tries
 HOSTILE = [

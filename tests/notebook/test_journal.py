@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pwagents.notebook import run as run_module
-from pwagents.notebook.run import Run, find_commit
+from pwagents_old.notebook import run as run_module
+from pwagents_old.notebook.run import Run, find_commit
 
 FIELDS = {
     *("notebook", "status", "preset", "seed", "source", "settings", "data_hash", "started", "commit"),
@@ -57,7 +57,7 @@ def test_rows_of_several_writers_do_not_mix_and_a_torn_one_is_cut_away_with_a_li
 
 def test_a_run_that_fails_is_journalled_as_unfinished(tmp_path):
     code = (
-        "import os; from pwagents.notebook.run import Run\n"
+        "import os; from pwagents_old.notebook.run import Run\n"
         f"Run.begin('01_data', {SETTINGS}, 'out')\n"
         "os.chdir('/'); 1 / 0"
     )
@@ -71,7 +71,7 @@ def test_a_run_that_fails_is_journalled_as_unfinished(tmp_path):
 def checkout(tmp_path, monkeypatch):
     """A small git checkout that the library believes to live in."""
     root = tmp_path / "checkout"
-    library = root / "lib" / "pwagents"
+    library = root / "lib" / "pwagents_old"
     library.mkdir(parents=True)
     (library / "journal.py").write_text("")
     git = ["git", "-C", str(root), "-c", "user.name=n", "-c", "user.email=e@example.org"]
@@ -89,7 +89,7 @@ def test_local_changes_are_those_of_what_decides_results(checkout, project_root)
     (checkout / "notebooks").mkdir()
     (checkout / "notebooks/03_benchmark-Copy1.ipynb").write_text("{}")
     assert find_commit() == clean
-    (checkout / "lib/pwagents/journal.py").write_text("changed")
+    (checkout / "lib/pwagents_old/journal.py").write_text("changed")
     assert find_commit() == clean | {"local_changes": True}
 
 

@@ -7,10 +7,10 @@ from pkgutil import resolve_name
 import pandas as pd
 import pytest
 
-from pwagents.evaluation.paper import load_targets
-from pwagents.notebook import pages
-from pwagents.notebook.reference import write_episodes
 from pwagents.schema import Action, Observation, Step, Trajectory
+from pwagents_old.evaluation.paper import load_targets
+from pwagents_old.notebook import pages
+from pwagents_old.notebook.reference import write_episodes
 
 from .notebooks import ROOT
 

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from pwagents.data import personalwab
 from pwagents.errors import SettingsError
-from pwagents.notebook import preflight
-from pwagents.notebook.forecast import estimate_calls, forecast
-from pwagents.notebook.preflight import MODELS, check, kind_of, needs, require_weights
-from pwagents.notebook.run import start
-from pwagents.notebook.settings import settings_values
-from pwagents.project import ROOT
+from pwagents_old.data import personalwab
+from pwagents_old.notebook import preflight
+from pwagents_old.notebook.forecast import estimate_calls, forecast
+from pwagents_old.notebook.preflight import MODELS, check, kind_of, needs, require_weights
+from pwagents_old.notebook.run import start
+from pwagents_old.notebook.settings import settings_values
+from pwagents_old.project import ROOT
 
 from ..llm.server import ChatServer
 from .notebooks import NOTEBOOKS
@@ -155,7 +155,7 @@ def test_gpus_and_their_memory_are_compared_with_what_is_asked_for(
 def test_make_preflight_asks_each_model_once_and_ends_with_what_is_missing(tmp_path):
     with ChatServer() as server:
         environment = os.environ | {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.url}
-        command = [sys.executable, "-m", "pwagents.notebook.preflight", "--preset", "paper"]
+        command = [sys.executable, "-m", "pwagents_old.notebook.preflight", "--preset", "paper"]
         command += ["--output-dir", str(tmp_path), "02_profiles", "09_persona2web"]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         assert sorted(body["model"] for body in server.bodies) == ["gpt-4.1", "gpt-4o-mini", "gpt-5-mini"]

@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from pwagents.evaluation.episodes import EpisodeRecord, records_frame
-from pwagents.notebook.reference import (
+from pwagents.schema import TASK_TYPES, Action, Observation, Step, Trajectory
+from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame
+from pwagents_old.notebook.reference import (
     REFERENCE,
     make_reference,
     read_episodes,
     read_first_episodes,
     read_runs,
 )
-from pwagents.schema import TASK_TYPES, Action, Observation, Step, Trajectory
 
 PLACE = "/home/somebody/results/laptop"
 

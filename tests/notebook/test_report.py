@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from pwagents.evaluation import tables
-from pwagents.notebook import report
+from pwagents_old.evaluation import tables
+from pwagents_old.notebook import report
 
 HOSTILE = (
     "</script><script>ran.push(1)</script><img src=x onerror=ran.push(2)><svg onload=ran.push(3)>"

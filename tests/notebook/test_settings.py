@@ -11,13 +11,13 @@ import nbformat
 import pytest
 from omegaconf import OmegaConf
 
-from pwagents import portable
 from pwagents.errors import SettingsError
-from pwagents.lm.settings import SftSettings
-from pwagents.notebook import settings as module
-from pwagents.notebook.preflight import kind_of
-from pwagents.notebook.run import settings_table, start
-from pwagents.notebook.settings import (
+from pwagents_old import portable
+from pwagents_old.lm.settings import SftSettings
+from pwagents_old.notebook import settings as module
+from pwagents_old.notebook.preflight import kind_of
+from pwagents_old.notebook.run import settings_table, start
+from pwagents_old.notebook.settings import (
     NotebookSettings,
     changes,
     load_settings,
@@ -26,9 +26,9 @@ from pwagents.notebook.settings import (
     rows,
     settings_values,
 )
-from pwagents.project import PARAMS
-from pwagents.settings import plain, settings
-from pwagents.web.settings import ShopSettings
+from pwagents_old.project import PARAMS
+from pwagents_old.settings import plain, settings
+from pwagents_old.web.settings import ShopSettings
 
 from . import notebooks
 from .notebooks import NOTEBOOKS, ROOT

@@ -4,11 +4,11 @@ import pandas as pd
 import pytest
 
 from pwagents.errors import DataError
-from pwagents.evaluation.figures import plot_intervals
-from pwagents.evaluation.paper import Setup, below_paper, paper_table
-from pwagents.notebook import summary
-from pwagents.notebook.figures import save_figure
-from pwagents.notebook.reference import REFERENCE
+from pwagents_old.evaluation.figures import plot_intervals
+from pwagents_old.evaluation.paper import Setup, below_paper, paper_table
+from pwagents_old.notebook import summary
+from pwagents_old.notebook.figures import save_figure
+from pwagents_old.notebook.reference import REFERENCE
 
 NO_LINES = pd.DataFrame(columns=summary.COLUMNS)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pwagents.orion.train import OrionModels
 from pwagents.schema import TASK_TYPES
+from pwagents_old.orion.train import OrionModels
 
 from .small_study import save_tiny_model
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
-from pwagents.evaluation.episodes import EpisodeRecord
-from pwagents.lm.dialogues import dialogue_tokenizer
-from pwagents.lm.small import make_small_model
-from pwagents.orion.agent import RULES
-from pwagents.orion.settings import OrionSettings
-from pwagents.orion.study import Study, make_study
-from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import FUNCTION_OF, Action, Observation, Step, Task, Trajectory
-from pwagents.settings import plain
-from pwagents.web.environment import Agent, BeliefState, Context
+from pwagents_old.evaluation.episodes import EpisodeRecord
+from pwagents_old.lm.dialogues import dialogue_tokenizer
+from pwagents_old.lm.small import make_small_model
+from pwagents_old.orion.agent import RULES
+from pwagents_old.orion.settings import OrionSettings
+from pwagents_old.orion.study import Study, make_study
+from pwagents_old.profiles.types import ContextualProfile, ProfileLine
+from pwagents_old.settings import plain
+from pwagents_old.web.environment import Agent, BeliefState, Context
 
 CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
 GROUPS = CIRCUMSTANCES["study"]

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents.agents.replies import read_turn
-from pwagents.llm.chat import Reply
-from pwagents.llm.fence import CLOSE, OPEN
-from pwagents.orion.agent import (
+from pwagents.schema import FUNCTION_OF, Behavior, Review, Trajectory, UserProfile
+from pwagents_old.agents.replies import read_turn
+from pwagents_old.llm.chat import Reply
+from pwagents_old.llm.fence import CLOSE, OPEN
+from pwagents_old.orion.agent import (
     FUNCTIONS,
     LONGEST,
     RULES,
@@ -19,17 +20,16 @@ from pwagents.orion.agent import (
     orion_tools,
     purchases,
 )
-from pwagents.orion.work import who_does_the_work
-from pwagents.profiles.types import (
+from pwagents_old.orion.work import who_does_the_work
+from pwagents_old.profiles.types import (
     Cluster,
     ContextualProfile,
     GlobalProfile,
     MicroProfile,
     UserProfiles,
 )
-from pwagents.schema import FUNCTION_OF, Behavior, Review, Trajectory, UserProfile
-from pwagents.web.environment import Context, Purchase, UserReply
-from pwagents.web.functions import full_text
+from pwagents_old.web.environment import Context, Purchase, UserReply
+from pwagents_old.web.functions import full_text
 
 from ..agents.conftest import ScriptedModel
 from . import small_study

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents.llm.chat import Reply
-from pwagents.orion.judge import LlmJudge, OfflineJudge, is_call
-from pwagents.orion.reward import Rewards, RewardSettings, has_succeeded
 from pwagents.schema import Behavior, Review, Trajectory
-from pwagents.web.environment import Purchase
+from pwagents_old.llm.chat import Reply
+from pwagents_old.orion.judge import LlmJudge, OfflineJudge, is_call
+from pwagents_old.orion.reward import Rewards, RewardSettings, has_succeeded
+from pwagents_old.web.environment import Purchase
 
 from ..agents.conftest import ScriptedModel
 from . import small_study

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
-from pwagents.evaluation.paper import ORION
-from pwagents.orion import train as orion_train
-from pwagents.orion.baselines import play_baselines
-from pwagents.orion.references import (
+from pwagents_old.evaluation.paper import ORION
+from pwagents_old.orion import train as orion_train
+from pwagents_old.orion.baselines import play_baselines
+from pwagents_old.orion.references import (
     CONTENT,
     INSTRUCTION,
     KNOWS,
@@ -17,10 +17,10 @@ from pwagents.orion.references import (
     play_everyone,
     play_references,
 )
-from pwagents.orion.reward import Rewards
-from pwagents.orion.runs import OrionRuns
-from pwagents.orion.settings import GrpoNotebook
-from pwagents.orion.train import OrionModels
+from pwagents_old.orion.reward import Rewards
+from pwagents_old.orion.runs import OrionRuns
+from pwagents_old.orion.settings import GrpoNotebook
+from pwagents_old.orion.train import OrionModels
 
 from ..llm.server import ChatServer
 from ..paper_standins import answer

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pwagents.evaluation.episodes import EpisodeRecord, Store
-from pwagents.orion.analyses import cause_of, failure_causes
-from pwagents.orion.control import (
+from pwagents_old.evaluation.episodes import EpisodeRecord, Store
+from pwagents_old.orion.analyses import cause_of, failure_causes
+from pwagents_old.orion.control import (
     FOREIGN,
     NONE,
     OWN,
@@ -20,8 +20,8 @@ from pwagents.orion.control import (
     runs_with_other_profiles,
     true_contexts,
 )
-from pwagents.orion.runs import OrionRuns
-from pwagents.orion.sensitivity import (
+from pwagents_old.orion.runs import OrionRuns
+from pwagents_old.orion.sensitivity import (
     Known,
     SensitivityNotebook,
     SweepSettings,
@@ -37,10 +37,10 @@ from pwagents.orion.sensitivity import (
     with_users,
     worth_of_clusters,
 )
-from pwagents.orion.settings import GrpoNotebook
-from pwagents.profiles.types import ContextualProfile
-from pwagents.users.rules import RuleUser
-from pwagents.web.environment import Context
+from pwagents_old.orion.settings import GrpoNotebook
+from pwagents_old.profiles.types import ContextualProfile
+from pwagents_old.users.rules import RuleUser
+from pwagents_old.web.environment import Context
 
 from .small_study import CIRCUMSTANCES, SEARCHES, call, elsewhere, notebook, small_study, step
 

@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 from transformers import AutoModelForCausalLM
 
-from pwagents.evaluation.seeds import MUST_EXCEED
-from pwagents.notebook.settings import load_settings
-from pwagents.orion.sensitivity import SensitivityNotebook
-from pwagents.orion.settings import AblationsNotebook, GrpoNotebook, SftNotebook
-from pwagents.orion.train import base_size
+from pwagents_old.evaluation.seeds import MUST_EXCEED
+from pwagents_old.notebook.settings import load_settings
+from pwagents_old.orion.sensitivity import SensitivityNotebook
+from pwagents_old.orion.settings import AblationsNotebook, GrpoNotebook, SftNotebook
+from pwagents_old.orion.train import base_size
 
 from .small_study import cases
 

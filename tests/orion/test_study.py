@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents.data import DataSettings, load_benchmark
-from pwagents.orion import study as orion_study
-from pwagents.orion.agent import PURCHASES
-from pwagents.orion.settings import GrpoNotebook
-from pwagents.orion.study import make_study
-from pwagents.profiles.types import ContextualProfile
-from pwagents.web.environment import Context, UserReply
+from pwagents_old.data import DataSettings, load_benchmark
+from pwagents_old.orion import study as orion_study
+from pwagents_old.orion.agent import PURCHASES
+from pwagents_old.orion.settings import GrpoNotebook
+from pwagents_old.orion.study import make_study
+from pwagents_old.profiles.types import ContextualProfile
+from pwagents_old.web.environment import Context, UserReply
 
 from ..llm.server import ChatServer
 from .small_study import GROUPS, SEARCHES, call, notebook, small_study

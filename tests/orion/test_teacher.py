@@ -2,11 +2,11 @@
 
 import pytest
 
-from pwagents.llm.chat import Reply
-from pwagents.orion.judge import LlmJudge
-from pwagents.orion.teacher import OfflineTeacher, llm_teachers
 from pwagents.schema import FUNCTION_OF, Behavior, Review
-from pwagents.web.environment import Purchase
+from pwagents_old.llm.chat import Reply
+from pwagents_old.orion.judge import LlmJudge
+from pwagents_old.orion.teacher import OfflineTeacher, llm_teachers
+from pwagents_old.web.environment import Purchase
 
 from ..agents.conftest import ScriptedModel
 from .small_study import call, cases, play, state_of, step

@@ -8,19 +8,19 @@ import grimp
 import pytest
 
 from pwagents.errors import DataError, NotEvaluableError
-from pwagents.evaluation.breakdowns import by_type_and_mean
-from pwagents.llm.folder import read_model, read_tokenizer
-from pwagents.lm.exercises import ids_and_titles
-from pwagents.lm.trainer import not_falling, read_losses
-from pwagents.orion import train as orion_train
-from pwagents.orion.reward import Rewards
-from pwagents.orion.runs import OrionRuns
-from pwagents.orion.sensitivity import play_worlds
-from pwagents.orion.settings import GrpoNotebook
-from pwagents.orion.study import make_study
-from pwagents.orion.train import RL, OrionModels, add_results, evaluator, player
-from pwagents.rl.log import read_curves
-from pwagents.rl.settings import GrpoSettings, PpoSettings
+from pwagents_old.evaluation.breakdowns import by_type_and_mean
+from pwagents_old.llm.folder import read_model, read_tokenizer
+from pwagents_old.lm.exercises import ids_and_titles
+from pwagents_old.lm.trainer import not_falling, read_losses
+from pwagents_old.orion import train as orion_train
+from pwagents_old.orion.reward import Rewards
+from pwagents_old.orion.runs import OrionRuns
+from pwagents_old.orion.sensitivity import play_worlds
+from pwagents_old.orion.settings import GrpoNotebook
+from pwagents_old.orion.study import make_study
+from pwagents_old.orion.train import RL, OrionModels, add_results, evaluator, player
+from pwagents_old.rl.log import read_curves
+from pwagents_old.rl.settings import GrpoSettings, PpoSettings
 
 from .small_study import (
     CIRCUMSTANCES,
@@ -176,7 +176,7 @@ ASIDE = (
 
 def test_every_module_that_the_trainings_run_is_in_the_code_that_their_keys_tell():
     graph = grimp.build_graph("pwagents", exclude_type_checking_imports=True)
-    imported = {"pwagents.orion.train"} | graph.find_upstream_modules("pwagents.orion.train")
+    imported = {"pwagents_old.orion.train"} | graph.find_upstream_modules("pwagents_old.orion.train")
     names = {module.removeprefix("pwagents.").replace(".", "/") for module in imported}
     covered = (*RL, *ASIDE)
     assert "orion/study" in names and "web/sasrec" in names and "rl/learner" in names

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pwagents.evaluation.breakdowns import trained_differences
-from pwagents.evaluation.seeds import by_seed, format_seeds, means_by_seed
-from pwagents.evaluation.tables import format_differences
-from pwagents.lm.tokens import Example
-from pwagents.orion import views
-from pwagents.orion.control import FOREIGN, NONE, OWN
-from pwagents.orion.figures import plot_curves, plot_scaling
+from pwagents.results.tables import format_differences
+from pwagents_old.evaluation.breakdowns import trained_differences
+from pwagents_old.evaluation.seeds import by_seed, format_seeds, means_by_seed
+from pwagents_old.lm.tokens import Example
+from pwagents_old.orion import views
+from pwagents_old.orion.control import FOREIGN, NONE, OWN
+from pwagents_old.orion.figures import plot_curves, plot_scaling
 
 from .test_settings import load
 

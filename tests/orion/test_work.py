@@ -5,10 +5,10 @@ import re
 import pandas as pd
 import pytest
 
-from pwagents.orion.analyses import NOTHING, frequent_patterns, gains, queries, questions, sameness
-from pwagents.orion.control import identify_parts
-from pwagents.orion.work import ANSWER, LINE, first_prompts, follow_swaps, wasted_calls, who_does_the_work
 from pwagents.schema import Action, Review, Task
+from pwagents_old.orion.analyses import NOTHING, frequent_patterns, gains, queries, questions, sameness
+from pwagents_old.orion.control import identify_parts
+from pwagents_old.orion.work import ANSWER, LINE, first_prompts, follow_swaps, wasted_calls, who_does_the_work
 
 from .small_study import call, play, record, step
 

@@ -11,8 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.errors import DataError
-from pwagents.persona2web.asked import asked, report
-from pwagents.persona2web.official import OfficialTask, read_history, read_memories, read_queries, read_tasks
+from pwagents_old.persona2web.asked import asked, report
+from pwagents_old.persona2web.official import (
+    OfficialTask,
+    read_history,
+    read_memories,
+    read_queries,
+    read_tasks,
+)
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[2] / "../shared/data"))
 QUERIES = DATA / "persona2web" / "queries.jsonl"

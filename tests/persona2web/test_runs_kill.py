@@ -4,9 +4,9 @@ import json
 import os
 import time
 
-from pwagents.evaluation.episodes import run_episodes
-from pwagents.persona2web.runs import WebEpisode
-from pwagents.persona2web.types import Goal, MemoryStep, WebStep, WebTask, WebTrajectory
+from pwagents_old.evaluation.episodes import run_episodes
+from pwagents_old.persona2web.runs import WebEpisode
+from pwagents_old.persona2web.types import Goal, MemoryStep, WebStep, WebTask, WebTrajectory
 
 from ..processes import begin, kill
 

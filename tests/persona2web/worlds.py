@@ -5,13 +5,13 @@ import zlib
 
 import numpy as np
 
-from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.history import make_histories
-from pwagents.persona2web.queries import make_tasks
-from pwagents.persona2web.reader import Reader
-from pwagents.persona2web.runs import World
-from pwagents.persona2web.settings import HistorySettings, QuerySettings
-from pwagents.persona2web.sites import LocalWeb
+from pwagents_old.persona2web.catalogue import make_sites
+from pwagents_old.persona2web.history import make_histories
+from pwagents_old.persona2web.queries import make_tasks
+from pwagents_old.persona2web.reader import Reader
+from pwagents_old.persona2web.runs import World
+from pwagents_old.persona2web.settings import HistorySettings, QuerySettings
+from pwagents_old.persona2web.sites import LocalWeb
 
 
 class Words:

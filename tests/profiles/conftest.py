@@ -2,8 +2,8 @@
 
 import pytest
 
-from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.schema import Action, Behavior, Observation, Product, Review, Step
+from pwagents_old.data.synthetic import WorldConfig, make_world
 
 
 @pytest.fixture(scope="session")

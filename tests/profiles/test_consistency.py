@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.metrics import ndcg_score
 
-from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.errors import NotEvaluableError
-from pwagents.profiles.consistency import (
+from pwagents.schema import Review, UserProfile
+from pwagents_old.data.synthetic import WorldConfig, make_world
+from pwagents_old.profiles.consistency import (
     AVERAGE,
     NDCG,
     ORION,
@@ -26,8 +27,7 @@ from pwagents.profiles.consistency import (
     judge_by_model,
     make_questions,
 )
-from pwagents.profiles.types import Cluster, GlobalProfile, MicroProfile, UserProfiles
-from pwagents.schema import Review, UserProfile
+from pwagents_old.profiles.types import Cluster, GlobalProfile, MicroProfile, UserProfiles
 
 from ..agents.conftest import ScriptedModel
 from .conftest import bought, lamp

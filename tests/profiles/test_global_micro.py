@@ -6,21 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pwagents.embedding import Embedder
-from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.global_micro import (
+from pwagents.schema import UserProfile
+from pwagents_old.embedding import Embedder
+from pwagents_old.profiles.catalogue import Catalogue
+from pwagents_old.profiles.global_micro import (
     adaptive_clusters,
     contextual_profile,
     profile_users,
 )
-from pwagents.profiles.offline import OfflineProfiler
-from pwagents.profiles.types import (
+from pwagents_old.profiles.offline import OfflineProfiler
+from pwagents_old.profiles.types import (
     Cluster,
     GlobalProfile,
     MicroProfile,
     UserProfiles,
 )
-from pwagents.schema import UserProfile
 
 from .conftest import bought, lamp
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.profiles.catalogue import BANDS, Catalogue, Trait
-from pwagents.profiles.offline import OfflineProfiler
-from pwagents.profiles.types import OTHER, ContextualProfile, ProfileLine
-from pwagents.profiles.update import OfflineUpdater, settle
-from pwagents.users.rules import RuleUser
+from pwagents_old.data.synthetic import WorldConfig, make_world
+from pwagents_old.profiles.catalogue import BANDS, Catalogue, Trait
+from pwagents_old.profiles.offline import OfflineProfiler
+from pwagents_old.profiles.types import OTHER, ContextualProfile, ProfileLine
+from pwagents_old.profiles.update import OfflineUpdater, settle
+from pwagents_old.users.rules import RuleUser
 
 from .conftest import bought, lamp, results, talk
 

@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 import yaml
 
-from pwagents.embedding import Embedder
-from pwagents.lm.small import make_small_model
-from pwagents.notebook.settings import settings_values
-from pwagents.puma.labels import begin_tasks
-from pwagents.puma.memory import TaskMemory
-from pwagents.puma.prompts import load_prompts
-from pwagents.puma.settings import PumaNotebook
-from pwagents.puma.study import PumaStudy
-from pwagents.puma.worlds import load_worlds
 from pwagents.schema import Behavior, Benchmark, Product, Review, Task
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.functions import Shop
+from pwagents_old.embedding import Embedder
+from pwagents_old.lm.small import make_small_model
+from pwagents_old.notebook.settings import settings_values
+from pwagents_old.puma.labels import begin_tasks
+from pwagents_old.puma.memory import TaskMemory
+from pwagents_old.puma.prompts import load_prompts
+from pwagents_old.puma.settings import PumaNotebook
+from pwagents_old.puma.study import PumaStudy
+from pwagents_old.puma.worlds import load_worlds
+from pwagents_old.web.environment import WebEnvironment
+from pwagents_old.web.functions import Shop
 
 from ..llm.conftest import byte_tokenizer
 

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import MagicMock
 
-from pwagents.puma.labels import as_text, llm_queries, make_labels, offline_queries
-from pwagents.puma.memory import SEARCH
-from pwagents.puma.prompts import load_prompts
-from pwagents.puma.settings import Method
+from pwagents_old.puma.labels import as_text, llm_queries, make_labels, offline_queries
+from pwagents_old.puma.memory import SEARCH
+from pwagents_old.puma.prompts import load_prompts
+from pwagents_old.puma.settings import Method
 
 from ..agents.conftest import ScriptedModel
 from ..llm.conftest import byte_tokenizer

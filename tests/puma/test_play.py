@@ -5,13 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from pwagents.benchmark.settings import read_functions
 from pwagents.errors import DataError, SettingsError
-from pwagents.llm.folder import read_model
-from pwagents.lm import complete as complete_module
-from pwagents.notebook.settings import load_settings, settings_values
-from pwagents.puma import agent as agent_module
-from pwagents.puma.play import (
+from pwagents.schema import Action, Review
+from pwagents_old.benchmark.settings import read_functions
+from pwagents_old.llm.folder import read_model
+from pwagents_old.lm import complete as complete_module
+from pwagents_old.notebook.settings import load_settings, settings_values
+from pwagents_old.puma import agent as agent_module
+from pwagents_old.puma.play import (
     PLAIN,
     make_agent,
     other_world,
@@ -21,11 +22,10 @@ from pwagents.puma.play import (
     time_agents,
     write_functions,
 )
-from pwagents.puma.settings import NO_DPO, PUMA, Method, PumaNotebook
-from pwagents.puma.train import Trained
-from pwagents.puma.worlds import Worlds
-from pwagents.schema import Action, Review
-from pwagents.web.environment import run_episode
+from pwagents_old.puma.settings import NO_DPO, PUMA, Method, PumaNotebook
+from pwagents_old.puma.train import Trained
+from pwagents_old.puma.worlds import Worlds
+from pwagents_old.web.environment import run_episode
 
 from .conftest import CIRCUMSTANCES, changed, make_benchmark, memory_of
 

@@ -6,16 +6,16 @@ from types import SimpleNamespace
 import pytest
 
 from pwagents.errors import DataError
-from pwagents.puma.agent import call_of
-from pwagents.puma.labels import Label, as_text, carry_out, choose_pair, part
-from pwagents.puma.memory import RECOMMEND, SEARCH
-from pwagents.puma.play import other_seed
-from pwagents.puma.settings import NO_DPO, NO_MEMORY, NO_SFT, PLUS, PUMA, UNTUNED, PreferenceSettings
-from pwagents.puma.study import PumaStudy
-from pwagents.puma.train import PumaModels
-from pwagents.puma.views import ids_note, label_examples, outcome_counts, pair_examples
-from pwagents.puma.worlds import load_worlds, purchases_to_learn_from
 from pwagents.schema import Action
+from pwagents_old.puma.agent import call_of
+from pwagents_old.puma.labels import Label, as_text, carry_out, choose_pair, part
+from pwagents_old.puma.memory import RECOMMEND, SEARCH
+from pwagents_old.puma.play import other_seed
+from pwagents_old.puma.settings import NO_DPO, NO_MEMORY, NO_SFT, PLUS, PUMA, UNTUNED, PreferenceSettings
+from pwagents_old.puma.study import PumaStudy
+from pwagents_old.puma.train import PumaModels
+from pwagents_old.puma.views import ids_note, label_examples, outcome_counts, pair_examples
+from pwagents_old.puma.worlds import load_worlds, purchases_to_learn_from
 
 from .conftest import CIRCUMSTANCES, changed
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import yaml
 
-from pwagents.portable import one_core
-from pwagents.rl.rollout import Rollout
-from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
-from pwagents.web.environment import BeliefState
+from pwagents_old.portable import one_core
+from pwagents_old.rl.rollout import Rollout
+from pwagents_old.rl.settings import GrpoSettings, PpoSettings
+from pwagents_old.web.environment import BeliefState
 
 CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
 WORDS, PRICES, RIGHT, SETTINGS = CIRCUMSTANCES["game"].values()
@@ -118,7 +118,7 @@ BANDIT, CUE = (play_bandit, pay_bandit), (play_cue, pay_cue)
 
 def train(method: str, folder: Path, start=None, rules=CUE, evaluate=None, **changed) -> Path:
     """Train on a game, in ``folder``; from a model or its folder, or from a new one."""
-    from pwagents.rl.train import train_policy
+    from pwagents_old.rl.train import train_policy
 
     given = (start or make_model(), make_tokenizer(), make_tasks(6), *rules)
     with one_core():

@@ -5,10 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pwagents.rl.advantages import critic_advantages, group_advantages, token_advantages
-from pwagents.rl.rollout import Played, Rollout, loss_mask
-from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action, Observation, Step, Trajectory
+from pwagents_old.rl.advantages import critic_advantages, group_advantages, token_advantages
+from pwagents_old.rl.rollout import Played, Rollout, loss_mask
+from pwagents_old.rl.settings import GrpoSettings, PpoSettings
 
 from .game import CIRCUMSTANCES
 

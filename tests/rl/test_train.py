@@ -14,15 +14,15 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from transformers import AutoModelForCausalLM
 from trl.generation import vllm_generation
 
-from pwagents.cache import seal
 from pwagents.errors import DataError
-from pwagents.llm.folder import read_model
-from pwagents.rl.learner import Critic
-from pwagents.rl.log import append_row, open_run, read_curves, read_rows, smooth
-from pwagents.rl.settings import GrpoSettings, PpoSettings
-from pwagents.rl.train import train_policy
 from pwagents.seeds import rng
-from pwagents.settings import meaning
+from pwagents_old.cache import seal
+from pwagents_old.llm.folder import read_model
+from pwagents_old.rl.learner import Critic
+from pwagents_old.rl.log import append_row, open_run, read_curves, read_rows, smooth
+from pwagents_old.rl.settings import GrpoSettings, PpoSettings
+from pwagents_old.rl.train import train_policy
+from pwagents_old.settings import meaning
 
 from ..processes import begin, kill
 from . import game

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.schema import UserProfile
+from pwagents_old.data.synthetic import WorldConfig, make_world
 
 FACTS = dict.fromkeys(UserProfile.model_fields, "High")
 FACTS |= {"age": "25-34", "brand_preference": "Acme", "tone_and_style": "Positive, detailed"}

@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.schema import Product
-from pwagents.tasks.ambiguity import WordIndex, content_terms
-from pwagents.web.analyzer import analyze
-from pwagents.web.search import product_text
+from pwagents.shop.search import analyze, product_text
+from pwagents_old.tasks.ambiguity import WordIndex, content_terms
 
 WORDS = ["lamp", "lamps", "red", "blue", "oak", "chair", "folding", "please", "find", "me", "the", "20"]
 

@@ -5,9 +5,10 @@ import re
 import pytest
 
 from pwagents.errors import InfrastructureError, NotEvaluableError
-from pwagents.llm.chat import Reply
 from pwagents.schema import TASK_TYPES, Product, Review, Task
-from pwagents.tasks.writers import (
+from pwagents.words import gives_away
+from pwagents_old.llm.chat import Reply
+from pwagents_old.tasks.writers import (
     AMBIGUOUS_LIMIT,
     LIMITS,
     Brief,
@@ -17,7 +18,6 @@ from pwagents.tasks.writers import (
     OfflineInstructionWriter,
     with_instructions,
 )
-from pwagents.words import gives_away
 
 from ..agents.conftest import ScriptedModel
 

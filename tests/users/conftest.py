@@ -7,11 +7,11 @@ from functools import cache
 
 import pytest
 
-from pwagents.data.amazon import load_amazon
-from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.schema import Action, Observation, Product, Review, Step, Task
-from pwagents.web.functions import DETAILS_FUNCTION, Shop
-from pwagents.web.search import build_search_engine
+from pwagents.shop.search import build_search_engine
+from pwagents_old.data.amazon import load_amazon
+from pwagents_old.data.synthetic import WorldConfig, make_world
+from pwagents_old.web.functions import DETAILS_FUNCTION, Shop
 
 
 @pytest.fixture(scope="session")

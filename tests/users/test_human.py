@@ -8,8 +8,8 @@ from jupyter_client.manager import start_new_kernel
 
 from pwagents.errors import InfrastructureError
 from pwagents.schema import Action
-from pwagents.users.human import HumanUser
-from pwagents.web.environment import WebEnvironment
+from pwagents_old.users.human import HumanUser
+from pwagents_old.web.environment import WebEnvironment
 
 from .conftest import review
 
@@ -85,7 +85,7 @@ def test_two_conversations_take_turns_a_late_answer_is_none_and_nobody_waits_for
 CELL = """
 from concurrent.futures import ThreadPoolExecutor
 from pwagents.schema import Product, Review, Task
-from pwagents.users.human import HumanUser
+from pwagents_old.users.human import HumanUser
 lamp = Product(parent_asin="B0LAMP0001", title="Foldable Reading Lamp", category="Home and Kitchen")
 task = Task(task_id="t", user_id="u", type="search", timestamp=1, instruction="Some light, please.",
             target="B0LAMP0001", review=Review(rating=5))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Product, Review, UserProfile
-from pwagents.users.llm import LlmUser
-from pwagents.web.official_prompts import official_prompts
+from pwagents_old.profiles.types import ContextualProfile, ProfileLine
+from pwagents_old.users.llm import LlmUser
+from pwagents_old.web.official_prompts import official_prompts
 
 from ..agents.conftest import COST, ScriptedModel
 from ..clone import make_clone

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.web.functions import Shop
-from pwagents.web.recommender import Recommender
-from pwagents.web.search import build_search_engine
-from pwagents.web.settings import SasRecSettings
+from pwagents.shop.search import build_search_engine
+from pwagents_old.data.synthetic import WorldConfig, make_world
+from pwagents_old.web.functions import Shop
+from pwagents_old.web.recommender import Recommender
+from pwagents_old.web.settings import SasRecSettings
 
 
 class WordOverlap:

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from pwagents.errors import NotEvaluableError
-from pwagents.evaluation.metrics import attempts, grade
-from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.profiles.update import Update
+from pwagents.results.metrics import attempts, grade
 from pwagents.schema import FUNCTION_OF, Action, Usage
-from pwagents.web.environment import MAX_STEPS, Context, UserReply, WebEnvironment
-from pwagents.web.functions import DETAILS_FUNCTION, tool_schemas
+from pwagents_old.profiles.types import ContextualProfile, ProfileLine
+from pwagents_old.profiles.update import Update
+from pwagents_old.web.environment import MAX_STEPS, Context, UserReply, WebEnvironment
+from pwagents_old.web.functions import DETAILS_FUNCTION, tool_schemas
 
 ASK = Action(name="respond", arguments={"content": "Which color?"})
 STOP = Action(name="stop")

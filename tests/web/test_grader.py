@@ -14,15 +14,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pwagents.embedding import Embedder
-from pwagents.evaluation.metrics import attempts, grade
+from pwagents.results.metrics import attempts, grade
 from pwagents.schema import Action, Behavior, Benchmark, Product, Review, Task, Trajectory
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.functions import Shop
-from pwagents.web.recommender import Recommender
-from pwagents.web.sasrec import SasRec
-from pwagents.web.search import build_search_engine
-from pwagents.web.settings import SasRecSettings
+from pwagents.shop.search import build_search_engine
+from pwagents_old.embedding import Embedder
+from pwagents_old.web.environment import WebEnvironment
+from pwagents_old.web.functions import Shop
+from pwagents_old.web.recommender import Recommender
+from pwagents_old.web.sasrec import SasRec
+from pwagents_old.web.settings import SasRecSettings
 
 SEARCH, RECOMMEND, REVIEW = "search_product_by_query", "get_recommendations_by_history", "add_product_review"
 DETAILS = "get_product_details_by_asin"

@@ -4,7 +4,7 @@ import pytest
 
 from pwagents.errors import DataError
 from pwagents.schema import Product, UserProfile
-from pwagents.web.official_prompts import MARK, official_prompts, put, tell_product, tell_profile
+from pwagents_old.web.official_prompts import MARK, official_prompts, put, tell_product, tell_profile
 
 from ..clone import SINGLE, UTILS, make_clone
 

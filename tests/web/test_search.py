@@ -13,20 +13,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pwagents.data.amazon import load_amazon
-from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.errors import InfrastructureError
 from pwagents.schema import Product
 from pwagents.seeds import rng
-from pwagents.web import search
-from pwagents.web.analyzer import analyze, tokenize
-from pwagents.web.search import (
+from pwagents.shop import search
+from pwagents.shop.search import (
     Bm25Engine,
+    analyze,
     build_search_engine,
     content_query,
     product_text,
+    tokenize,
     top_rows,
 )
+from pwagents_old.data.amazon import load_amazon
+from pwagents_old.data.synthetic import WorldConfig, make_world
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ REAL = DATA / "amazon_reviews_2023"
 PYSERINI = """
 import json, sys
 from pathlib import Path
-from pwagents.web.search import PyseriniEngine
+from pwagents.shop.search import PyseriniEngine
 folder = Path(sys.argv[1])
 documents, queries = json.loads((folder / "input.json").read_text())
 engine, again = PyseriniEngine(documents, folder), PyseriniEngine(documents, folder)  # reads the stored index

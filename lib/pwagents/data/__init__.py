@@ -1,39 +1,18 @@
-"""Sources of users, products and histories. Each gives the same typed :class:`pwagents.schema.Benchmark`."""
+"""Sources of users, products and histories: each gives the same typed :class:`pwagents.schema.Benchmark`."""
 
 from dataclasses import replace
 
-from pwagents.data.settings import DataSettings
 from pwagents.data.synthetic import Truth, make_population, make_world
 from pwagents.schema import Benchmark
+from pwagents.settings import DataSettings, WorldSettings
 
 
 def load_benchmark(data: DataSettings, seed: int) -> tuple[Benchmark, Truth | None]:
-    """Load the benchmark of one source, and its latent truth where there is one (``synthetic`` alone).
-
-    Raises:
-        ValueError: files of the source are missing, or the world's size and difficulty cannot be met.
-        DataError: the files of the source are not what they should be.
-    """
-    data.require_files()
-    if data.source == "synthetic":
-        world = make_world(data.world, seed)
-        population = make_population(data.world, data.population, seed)
-        return replace(world.benchmark, population=population), world.truth
-    # A reader is imported where its source is wanted: DuckDB alone takes a while.
-    if data.source == "amazon":
-        from pwagents.data.amazon import load_amazon
-
-        benchmark = load_amazon(
-            data.folder,
-            n_users=data.n_users,
-            min_behaviors=data.history[0],
-            categories=data.categories or None,
-            max_products=data.n_products,
-            population=data.population,
-            seed=seed,
+    """Return the benchmark of a source, and its latent truth (synthetic only), which agents must not see."""
+    if data.source != "synthetic":
+        raise NotImplementedError(
+            f"source {data.source!r} is read by pwagents_old.data until notebook 01 has moved"
         )
-    else:
-        from pwagents.data.personalwab import load_personalwab
-
-        benchmark = load_personalwab(data.folder, n_users=data.n_users, n_products=data.n_products, seed=seed)
-    return benchmark, None
+    config = WorldSettings(**{name: getattr(data, name) for name in WorldSettings.model_fields})
+    world = make_world(config, seed)
+    return replace(world.benchmark, population=make_population(config, data.population, seed)), world.truth

@@ -1,1 +1,1 @@
-"""Language models: one protocol, its providers, the response store, failures, budgets and prices."""
+"""Language models: what is sent to them, and what they reply."""

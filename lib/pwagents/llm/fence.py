@@ -1,11 +1,6 @@
 """Foreign text in prompts: product pages and reviews are data, whatever they say."""
 
-from typing import TYPE_CHECKING
-
 import regex
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 OPEN, CLOSE = "<data>", "</data>"
 FENCE_NOTE = (
@@ -31,15 +26,3 @@ def fence(text: str) -> str:
     """
     visible = _INVISIBLE.sub("", _LINE_END.sub("\n", text))
     return f"{OPEN}\n{_DELIMITER.sub('&lt;', visible)}\n{CLOSE}"
-
-
-def without_control_tokens(tokenizer: "PreTrainedTokenizerBase", text: str) -> str:
-    """Break up a model's control tokens in a foreign text, which must neither end a turn nor begin one.
-
-    "<|end|>" becomes "< |end|>". They are all special tokens, also those without a role of their own, as
-    Llama 3's <|start_header_id|>.
-    """
-    added = tokenizer.added_tokens_decoder.values()
-    for token in dict.fromkeys([*tokenizer.all_special_tokens, *(t.content for t in added if t.special)]):
-        text = text.replace(token, f"{token[0]} {token[1:]}")
-    return text

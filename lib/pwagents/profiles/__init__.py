@@ -1,1 +1,1 @@
-"""Profiles of users: global and micro, their retrieval, their update in a conversation, their evaluation."""
+"""User profiles (Orion, section 4.1)."""

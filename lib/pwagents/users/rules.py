@@ -2,7 +2,7 @@
 
 The facts come from the target's page (price in round numbers, store, details, single words of title and
 features) or, for a review task, from the real review (stars and what it is about). Nothing else is known: not
-the latent truth of the embedded world, not other products. Words and phrases stand in ``phrases.yaml``.
+the latent truth of the embedded world, not other products. Words and phrases stand in ``rules.yaml``.
 """
 
 import html
@@ -11,23 +11,19 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from itertools import chain
 from itertools import product as pairs
 from typing import NamedTuple
 
 import numpy as np
 
-from pwagents.profiles.types import ContextualProfile
-from pwagents.project import read_yaml
 from pwagents.schema import Product, Review, Step, Task, UserProfile
 from pwagents.seeds import rng
-from pwagents.web.environment import UserReply
-from pwagents.web.functions import DETAILS_FUNCTION
-from pwagents.web.search import product_text
+from pwagents.shop.environment import DETAILS_FUNCTION, UserReply
 from pwagents.words import (
     content_words,
     gives_away,
     kind_of,
+    read_yaml,
     section_of,
     short_store,
     stars_in_words,
@@ -46,7 +42,9 @@ _SINGLE_WORDS = 3  # of the title, and points of a review
 # What a user says where every line would leak.
 REFUSALS = ("I'd rather not say.", "You have to find that out for me.", "I have no clue.")
 
-phrases = partial(read_yaml, __package__, "phrases.yaml")
+phrases = partial(read_yaml, __package__, "rules.yaml")
+# The modules that decide what the user says, for the keys of stored episodes.
+CODE = ("schema", "seeds", "words", "users.rules", "shop.environment")
 
 
 class Fact(NamedTuple):
@@ -82,16 +80,9 @@ class RuleUser:
         word_list("stop_words")
         word_list("aspects")
 
-    def __call__(
-        self, task: Task, session: tuple[Step, ...], says: str, profile: ContextualProfile | None = None
-    ) -> UserReply:
-        """Answer the agent. Costs nothing.
-
-        Args:
-            profile: P_ctx,0, which the user knows too (Orion, 4.3): what they usually like counts where the
-                target's page says nothing.
-        """
-        manner, fact = self.react(task, session, says, profile)
+    def __call__(self, task: Task, session: tuple[Step, ...], says: str) -> UserReply:
+        """Answer the agent. Costs nothing."""
+        manner, fact = self.react(task, session, says)
         generator = rng(self.seed, "rule user", task.task_id, str(len(session)))
         lines, product = self.phrasings(manner, fact, generator), self.products[task.target]
         safe = (line for line in (*lines, *REFUSALS) if not leaks(line, task, product))
@@ -112,10 +103,8 @@ class RuleUser:
             )
         return self._facts[task]
 
-    def react(
-        self, task: Task, session: tuple[Step, ...], says: str, profile: ContextualProfile | None = None
-    ) -> tuple[str, Fact | None]:
-        """Choose the manner of the answer (of ``phrases.yaml``), and the fact that it tells."""
+    def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
+        """Choose the manner of the answer (of ``rules.yaml``), and the fact that it tells."""
         facts = self.facts(task)
         lines = [task.instruction, *(step.observation.text for step in session if step.is_talk)]
         untold = [fact for fact in facts if all(find_run(fact.value, line) is None for line in lines)]
@@ -143,10 +132,7 @@ class RuleUser:
         if slots and not about:
             if "identity" in slots:
                 return "unknown", None
-            lines = [line for line in profile.lines if line.positive] if profile else []
-            usual = (Fact(x.about, x.value) for x in lines if x.about and find_run(x.about, says) is not None)
-            wish = next(usual, None)
-            return ("tell" if wish else "indifferent"), wish
+            return "indifferent", None
 
         # A result: whether it is right, and a hint where it is not and one is left.
         if task.type == "review":
@@ -296,71 +282,3 @@ def _visible(text: str) -> str:
     """The text as a reader sees it, in letters of ordinary width, without underscores."""
     characters = unicodedata.normalize("NFKC", html.unescape(text))
     return "".join(c for c in characters if unicodedata.category(c) != "Cf").replace("_", " ")
-
-
-# Users who make it harder: each differs from the cooperative one in a single way. No paper has them; the
-# shares are ours. What they say leaks no more than what the cooperative user says.
-
-VAGUE = 0.5  # of the answers that would tell something
-WRONG = 0.1  # likewise
-
-
-class TerseUser(RuleUser):
-    """Says the value and nothing around it: "navy" in place of "Best in navy."."""
-
-    def phrasings(self, manner: str, fact: Fact | None, generator: np.random.Generator) -> Iterator[str]:
-        """The value first; a whole sentence where the value alone leaks."""
-        return chain([fact.value] if fact else [], super().phrasings(manner, fact, generator))
-
-
-class VagueUser(RuleUser):
-    """Does not know what to say to half of the questions that the cooperative user would answer."""
-
-    def react(
-        self, task: Task, session: tuple[Step, ...], says: str, profile: ContextualProfile | None = None
-    ) -> tuple[str, Fact | None]:
-        manner, fact = super().react(task, session, says, profile)
-        withholds = rng(self.seed, "vague user", task.task_id, str(len(session))).random() < VAGUE
-        return ("unknown", None) if manner == "tell" and withholds else (manner, fact)
-
-
-class WrongUser(RuleUser):
-    """Tells something wrong in a tenth of the answers to questions: what is true of another product of the
-    category, and does not stand on the target's page.
-
-    A fact that was told wrongly counts as untold, so that a further question may still bring it out. In
-    review tasks nothing is told wrongly, nor in hints on results.
-    """
-
-    def react(
-        self, task: Task, session: tuple[Step, ...], says: str, profile: ContextualProfile | None = None
-    ) -> tuple[str, Fact | None]:
-        manner, fact = super().react(task, session, says, profile)
-        generator = rng(self.seed, "wrong user", task.task_id, str(len(session)))
-        if manner != "tell" or generator.random() >= WRONG:
-            return manner, fact
-        # Facts of the same slot that products of the target's category have, and the target has not.
-        target = self.products[task.target]
-        page = product_text(target)
-        peers = [product for product in self.products.values() if product.category == target.category]
-        facts = {other for peer in peers for other in product_facts(peer) if other.slot == fact.slot}
-        others = sorted(other for other in facts if find_run(other.value, page) is None)
-        return manner, others[generator.integers(len(others))] if others else fact
-
-
-class ImpatientUser(RuleUser):
-    """Answers one question, and then none before they have seen something."""
-
-    def react(
-        self, task: Task, session: tuple[Step, ...], says: str, profile: ContextualProfile | None = None
-    ) -> tuple[str, Fact | None]:
-        manner, fact = super().react(task, session, says, profile)
-        # Only answers since the last result count: who has seen something answers once more.
-        last = max((i for i, step in enumerate(session) if is_result(step)), default=-1)
-        answers = [step.observation.text for step in session[last + 1 :] if step.is_talk]
-        known = [each.value for each in (*self.facts(task), *(profile.lines if profile else ()))]
-        has_answered = any(find_run(value, text) is not None for value, text in pairs(known, answers))
-        return ("impatient", None) if manner == "tell" and has_answered else (manner, fact)
-
-
-DIFFICULT = {"terse": TerseUser, "vague": VagueUser, "wrong": WrongUser, "impatient": ImpatientUser}

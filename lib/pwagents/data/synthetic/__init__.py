@@ -1,5 +1,5 @@
-"""The embedded data source: a seeded world with known truth, ready without any download."""
+"""The synthetic source: a seeded world with known truth, ready without any download."""
 
-from pwagents.data.synthetic.world import Truth, World, WorldConfig, make_population, make_world
+from pwagents.data.synthetic.world import Truth, World, make_population, make_world
 
-__all__ = ["Truth", "World", "WorldConfig", "make_population", "make_world"]
+__all__ = ["Truth", "World", "make_population", "make_world"]

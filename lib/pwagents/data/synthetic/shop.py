@@ -6,9 +6,9 @@ from functools import cache
 
 import numpy as np
 
-from pwagents.project import read_yaml
 from pwagents.schema import Product
 from pwagents.seeds import rng
+from pwagents.words import read_yaml
 
 BASIC_SLOTS = ("brand", "tier")  # the slots that every domain has, before its own four
 CONSONANTS, VOWELS = "BCDFGHJKLMNPQRSTVWXZ", "AEIOU"

@@ -10,11 +10,9 @@ belongs to the world: one draw more or less changes all that the same generator 
 """
 
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Annotated, Literal
+from functools import cache
 
 import numpy as np
-from pydantic import AfterValidator, PositiveInt, Strict
 
 from pwagents.data.splits import chronological_split
 from pwagents.data.synthetic.people import Person, Purchase, Shopper, make_person
@@ -22,56 +20,13 @@ from pwagents.data.synthetic.shop import Item, describe, domains, make_items, ma
 from pwagents.data.synthetic.words import TaskTruth, ask_for_review, write_request, write_review
 from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Split, Task
 from pwagents.seeds import rng
-from pwagents.settings import Share, settings
+from pwagents.settings import WorldSettings
 
 # The same three windows for all users, in milliseconds since 1970: from January 2021, May 2023 and September
 # 2023 on, until the end of 2023. So everybody's history ends before anybody's test purchase, and what is
 # fitted to all histories (a recommender, price statistics) sees nobody's future.
 WINDOWS = {"history": (1609459200000, 1682899200000), "train": (1682899200000, 1693526400000),
            "test": (1693526400000, 1704067200000)}  # fmt: skip
-
-
-def _check_pair(pair: tuple[int, int], lowest: int) -> tuple[int, int]:
-    if not lowest <= pair[0] <= pair[1]:
-        raise ValueError(f"expected two whole numbers [least, most], {lowest} <= least <= most")
-    return pair
-
-
-Pair = Annotated[tuple[int, int], Strict(False)]  # least and most; a list in YAML
-# A history is split in three (the past, train and test), and each part needs a purchase.
-History = Annotated[Pair, AfterValidator(partial(_check_pair, lowest=3))]
-Interests = Annotated[Pair, AfterValidator(partial(_check_pair, lowest=1))]
-
-
-@settings
-class WorldConfig:
-    """The size of a world, and the knobs of its difficulty."""
-
-    n_users: PositiveInt = 300
-    """Users; amazon and personalwab may have fewer."""
-
-    n_products: PositiveInt = 3000
-    """Products; with amazon and personalwab, others fill up what the users bought to this number."""
-
-    history: History = (5, 80)
-    """Least and most behaviours of a user, train and test purchases included; amazon heeds the least alone,
-    personalwab neither."""
-
-    lengths: Literal["log-normal", "uniform"] = "log-normal"
-    """How many behaviours users have between these two (synthetic): most few and some many, or any alike."""
-
-    interests: Interests = (2, 15)
-    """Least and most interests of a user (synthetic); longer histories have more."""
-
-    drift: Share = 0.5
-    """Probability that an interest's preferences change during the history (synthetic)."""
-
-    completeness: Share = 0.2
-    """Probability that an instruction names an attribute of what is wanted (synthetic)."""
-
-    repurchase: Share | None = None
-    """Probability that a purchase repeats an earlier one, all others being of products new to the user
-    (synthetic); 0: nothing is bought twice, as a negative control; none: as habits have it."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +46,7 @@ class World:
     truth: Truth
 
 
-def make_world(config: WorldConfig, seed: int) -> World:
+def make_world(config: WorldSettings, seed: int) -> World:
     """Make the world of ``config`` and ``seed``, the same on every machine.
 
     Raises:
@@ -139,7 +94,7 @@ def make_world(config: WorldConfig, seed: int) -> World:
     return World(benchmark, Truth(items, people, truths))
 
 
-def make_user(user_id: str, config: WorldConfig, generator: np.random.Generator) -> tuple[Person, int]:
+def make_user(user_id: str, config: WorldSettings, generator: np.random.Generator) -> tuple[Person, int]:
     """Draw a person, and how many purchases they make."""
     # Log-normal, since most people buy a little and a few buy a lot. Its mean of 34 lies between the 32 and
     # 38 behaviours that PersonalWAB counts (Table 2). An interest gets some six purchases to learn from.
@@ -163,7 +118,7 @@ def make_timeline(length: int, generator: np.random.Generator) -> tuple[list[int
 
 
 def _make_tasks(
-    person: Person, behavior: Behavior, purchase: Purchase, items, bought, config: WorldConfig, generator
+    person: Person, behavior: Behavior, purchase: Purchase, items, bought, config: WorldSettings, generator
 ) -> list[tuple[Task, TaskTruth | None]]:
     """Make the tasks of a purchase, with their truth; search and recommend only where it was liked."""
     item = items[behavior.parent_asin]
@@ -192,7 +147,7 @@ def _make_tasks(
 
 
 @cache
-def make_population(config: WorldConfig, n: int, seed: int) -> dict[str, tuple[tuple[int, str], ...]]:
+def make_population(config: WorldSettings, n: int, seed: int) -> dict[str, tuple[tuple[int, str], ...]]:
     """Make what ``n`` strangers to the benchmark bought in the window that users' histories lie in.
 
     Nothing of it lies in the time of train or test tasks. A stranger is the same however many users or other

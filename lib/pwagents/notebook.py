@@ -1,0 +1,207 @@
+"""A notebook's run: its settings shown, its results saved under its number, its row in the journal.
+
+    settings, run = start("03_benchmark", globals())           # first cell after the parameters
+    run.table(frame, "memory_gain", title="...")               # tables/03_memory_gain.csv, .html, .tex
+    run.figure(plot_intervals, "recommender", frame)           # figures/03_recommender.png, .svg, .csv
+    run.finish(data_hash=benchmark.content_hash)               # last cell
+
+A run leaves a row in ``<output_dir>/timings/journal.jsonl``: what ran, on what, for how long, and how it
+ended. Wall-clock belongs there and never into a table. A run that ends without ``finish`` leaves a row with
+the status "unfinished"; only a killed process leaves none. Nothing of the environment's variables is
+recorded.
+"""
+
+import ast
+import atexit
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pwagents import portable
+from pwagents.results.figures import save_figure
+from pwagents.results.metrics import FAILURES
+from pwagents.results.tables import Html, banner, render_table, save_table
+from pwagents.settings import ROOT, NotebookSettings, load_settings, rows
+from pwagents.store import append_line, open_lines
+
+SMOKE = "Preset smoke: this run only shows that everything works. The preset laptop makes real numbers."
+PACKAGES = ("torch", "transformers", "numpy", "pwagents")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where a notebook's results go.
+
+    Attributes:
+        number: the notebook's, with which names of tables and figures begin.
+        made_from: what each figure says of itself in small type.
+        row: of the journal; its ``timings`` are seconds by step.
+    """
+
+    number: str
+    output_dir: Path
+    made_from: Mapping[str, str]
+    row: dict[str, Any]
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def cache(self) -> Path:
+        """The folder of embeddings, indexes and recommenders."""
+        return self.output_dir / "cache"
+
+    def episodes_file(self, name: str) -> Path:
+        """Return the file of stored episodes."""
+        return self.output_dir / "runs" / f"{self.number}_{name}.jsonl"
+
+    def table(self, data: pd.DataFrame, name: str, *, title: str, **options: Any) -> Html:
+        """Save a table and return it to be displayed; for the options see :func:`save_table`."""
+        name = f"{self.number}_{name}"
+        self.row.setdefault("tables", []).append(name)  # for `make check`, which misses it if it is gone
+        return save_table(data, name, title=title, output_dir=self.output_dir, **options)
+
+    def figure(self, plot: Callable, name: str, data: pd.DataFrame, **options: Any) -> None:
+        """Save a figure with its numbers, and show it; for the options see :func:`save_figure`."""
+        name = f"{self.number}_{name}"
+        stamp = " · ".join([name, *(f"{fact}: {value}" for fact, value in self.made_from.items())])
+        save_figure(plot, name, data, output_dir=self.output_dir, stamp=stamp, **options)
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Add the wall-clock of the ``with`` block to the journal row, also if it raises."""
+        timings, begin = self.row["timings"], time.monotonic()
+        try:
+            yield
+        finally:
+            timings[step] = round(timings.get(step, 0.0) + time.monotonic() - begin, 3)
+
+    def finish(self, data_hash: str) -> None:
+        """Write the journal row of a run that is complete, and print it as one line."""
+        self.row.update(status="finished", data_hash=data_hash)
+        atexit.unregister(self.write_row)
+        self.write_row()
+        row = self.row
+        took = f"{row['minutes']:.1f} min, {row['peak_memory_mb']:,.0f} MB"
+        made_from = f"preset {row['preset']}, data {data_hash}, commit {row['commit'] or 'none'}"
+        print(f"{row['notebook']} finished in {took}: {made_from}")
+
+    def write_row(self) -> None:
+        """Append the row to the journal; notebooks run beside each other, and each waits for its turn."""
+        # In KiB, but on macOS in bytes.
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        self.row["peak_memory_mb"] = round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
+        self.row["minutes"] = round((time.monotonic() - self.began) / 60, 3)
+        with open_lines(self.output_dir / "timings" / "journal.jsonl", wait=True) as file:
+            append_line(file, json.dumps(self.row).encode() + b"\n")
+
+
+def start(notebook: str, namespace: Mapping[str, Any]) -> tuple[Any, Run]:
+    """Load and show a notebook's settings, and begin its run.
+
+    Args:
+        namespace: the notebook's ``globals()``; outside IPython the parameters themselves.
+
+    Raises:
+        SettingsError: see :func:`load_settings`.
+    """
+    settings = load_settings(notebook, read_parameters(namespace))
+    if not settings.portable:
+        portable.switch_off()
+    values, made_from = (
+        settings.model_dump(mode="json"),
+        {"preset": settings.preset, "source": settings.data.source},
+    )
+    row = {
+        "notebook": notebook,
+        "status": "unfinished",
+        "preset": settings.preset,
+        "seed": settings.seed,
+        "source": settings.data.source,
+        "settings": values,
+        "data_hash": None,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": find_commit(),
+        "versions": {"python": platform.python_version(), **{each: version(each) for each in PACKAGES}},
+        "portable": portable.is_on(),
+        "cpu_count": os.cpu_count(),
+        "timings": {},
+    }
+    run = Run(notebook.partition("_")[0], settings.output_dir.absolute(), made_from, row)
+    atexit.register(run.write_row)
+    if settings.preset == "smoke":
+        _display(banner(SMOKE))
+    _display(settings_table(settings))
+    return settings, run
+
+
+def read_parameters(namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the parameters cell assigns, and the cell that papermill adds after it.
+
+    The cells' source is read, not the namespace: a later cell may have used a parameter's name for something
+    else.
+    """
+    if "In" not in namespace:
+        return dict(namespace)
+    values: dict[str, Any] = {}
+    for cell in namespace["In"]:
+        if cell.startswith(("preset =", "# Parameters")):
+            assigned = [node for node in ast.parse(cell).body if isinstance(node, ast.Assign)]
+            found = {node.targets[0].id: ast.literal_eval(node.value) for node in assigned}
+            values = values | found if cell.startswith("# Parameters") else found
+    return values
+
+
+def settings_table(settings: NotebookSettings) -> Html:
+    """Return all settings as a table: group, name, value, meaning."""
+    listed = [(group, name, str(value), meaning) for group, name, value, meaning in rows(settings)]
+    table = pd.DataFrame(listed, columns=["group", "setting", "value", "meaning"])
+    shown = render_table(table, "settings", title="Settings")
+    # In a box of its own, so that the notebook's story begins on the first screen.
+    return Html(f'<div style="max-height: 32em; overflow-y: auto">{shown.html}</div>')
+
+
+def outcomes(frame: pd.DataFrame, by: list[str]) -> Any:
+    """Return how episodes ended, counted; a line if all were scored."""
+    failed = {what: (frame["end"] == end) for end, what in FAILURES.items() if (frame["end"] == end).any()}
+    if (frame["outcome"] == "scored").all() and not failed:
+        return f"All {len(frame):,} episodes were scored."
+    counts = frame.groupby(by, sort=False)["outcome"].value_counts().unstack(fill_value=0)
+    for what, rows_ in failed.items():
+        counts[f"of these {what}"] = rows_.groupby([frame[column] for column in by]).sum()
+    return render_table(counts.reset_index(), "outcomes", title="How the episodes ended")
+
+
+def find_commit() -> str | None:
+    """Return the commit, with "+" if the files that decide results differ from it; None without git."""
+    git = ["git", "--no-optional-locks", "-C", str(ROOT)]
+    try:
+        answers = [
+            subprocess.run([*git, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+            for arguments in (
+                ["rev-parse", "HEAD"],
+                ["status", "--porcelain", "--", "lib", "notebooks", "params"],
+            )
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return answers[0] + "+" * bool(answers[1])
+
+
+def _display(shown: Any) -> None:
+    from IPython import get_ipython
+    from IPython.display import display
+
+    if get_ipython():
+        display(shown)

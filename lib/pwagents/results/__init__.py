@@ -1,0 +1,1 @@
+"""What shows results: metrics, statistics, tables and figures. No stored result depends on it."""

@@ -1,0 +1,89 @@
+"""The library from the shell.
+
+pwagents evaluate my_agent.py:agent --preset smoke --track single_turn    # or python -m pwagents_old evaluate ...
+"""
+
+import argparse
+import importlib.util
+import re
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from pwagents.errors import SettingsError
+
+
+def main() -> int:
+    """Run what the arguments say; return 0, or 1 after one line on what went wrong."""
+    parser = argparse.ArgumentParser(prog="pwagents", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(required=True, metavar="command")
+    command = commands.add_parser("evaluate", help="let an agent play test tasks, and show what it reached")
+    add = command.add_argument
+    add(
+        "agent",
+        help="FILE.py:NAME of a function or class, openai:MODEL, local:FOLDER, replay:MODEL, or a trained "
+        "model's folder",
+    )
+    add("--preset", default="smoke", help="smoke, laptop or paper; default: %(default)s")
+    add("--track", default="multi_turn", help="multi_turn (the default) or single_turn")
+    add("--source", default="", help="synthetic, amazon or personalwab; default: the preset's")
+    add("--data-dir", default="", help="the folder of the source's files")
+    add("--tasks", type=int, help="how many, drawn at random; 0: all; default: the preset's")
+    add("--output-dir", default="", help="default: outputs/evaluate/PRESET")
+    add("--name", default="", help="what tables call the agent; default: its own name")
+    add("--version", default="", help="of the agent, in place of what its code says")
+    add("--method", default="Last memory", help="how a chat model is prompted")
+    add("-y", "--changes", default="{}", metavar="YAML", help="of the preset: '{players: {workers: 8}}'")
+    given = vars(parser.parse_args())
+    try:
+        from pwagents_old.benchmark.evaluate import evaluate
+        from pwagents_old.notebook.settings import read_changes
+
+        agent, changes = load_agent(given.pop("agent")), read_changes(given.pop("changes"))
+        if twice := sorted(given.keys() & changes.keys()):
+            raise ValueError(f"-y: found {', '.join(twice)}, which have options of their own")
+        print(f"Making the world, its search and its recommender of preset {given['preset']}", flush=True)
+        print(evaluate(agent, **given, **changes))
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except (ValueError, RuntimeError, OSError) as error:  # all that evaluate() names
+        print(f"{type(error).__name__}: {error}{_place(error.__cause__)}", file=sys.stderr)
+        return 1
+
+
+def load_agent(text: str) -> Any:
+    """Load what ``FILE.py:NAME`` names, or raise a SettingsError; any other text stays as it is."""
+    match = re.fullmatch(r"(.+\.py):([A-Za-z_]\w*)", text)
+    if not match:
+        return text
+    file, name = Path(match[1]), match[2]
+    if not file.is_file():
+        raise SettingsError(f"agent {text}: found no file {file}; expected FILE.py:NAME")
+    sys.path.insert(0, str(file.parent.resolve()))  # for what it imports from beside it
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise SettingsError(f"agent {text}: {type(error).__name__}: {error}{_place(error)}") from None
+    if not hasattr(module, name):
+        own = [each for each, value in vars(module).items() if getattr(value, "__module__", "") == file.stem]
+        raise SettingsError(f"agent {text}: found no {name!r} in {file}, but {', '.join(own) or 'nothing'}")
+    return getattr(module, name)
+
+
+def _place(error: BaseException | None) -> str:
+    """Where the reader's code raised, as " (FILE, line N)"; empty where it did not."""
+    from pwagents_old.benchmark.agent_key import is_own_file
+
+    while error and error.__cause__:
+        error = error.__cause__
+    frames = traceback.extract_tb(error.__traceback__) if error else []
+    own = [frame for frame in frames if is_own_file(frame.filename)]
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""The shop as texts and calls: what every adapter is made of, without any framework.
+
+    tasks = load_tasks(preset="smoke")
+    session = Session(tasks)
+    print(session.reset(next(iter(tasks))))          # the rules, the user's past, what the user asks for
+    print(session.step("search_product_by_query", {"query": "yoga mat"}).text)
+    print(session.finish(), session.trajectory)      # the reward, and all steps
+
+An agent is told all in the words of a prompting method of notebook 03, so that a model that plays through an
+adapter reads what it would read there: no grade, no target, and no reward before the end.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pwagents.schema import Action, Split, Task, Trajectory, check_choice
+from pwagents_old.agents.chat_agent import ChatAgent, tools_of
+from pwagents_old.agents.methods import METHODS
+from pwagents_old.agents.replies import parse_arguments
+from pwagents_old.benchmark.evaluate import study_settings
+from pwagents_old.benchmark.study import Study
+from pwagents_old.data import load_benchmark
+from pwagents_old.evaluation.breakdowns import sample_tasks
+from pwagents.results.metrics import grade
+from pwagents_old.llm.chat import Tool
+from pwagents_old.notebook.run import Run
+from pwagents_old.web.environment import Track, WebEnvironment
+
+ENDED = "The task has ended."  # what calls after the end get for an answer
+
+
+@dataclass(frozen=True)
+class TaskSet:
+    """Tasks, where they are played, and how they are told. Shared by all sessions and threads.
+
+    Args:
+        tasks: task_id -> task, in the order in which they are to be played.
+        start: task -> an environment in which it has begun.
+        teller: the prompting method in whose words an agent is told; its model is never asked.
+    """
+
+    tasks: Mapping[str, Task]
+    start: Callable[[Task], WebEnvironment]
+    teller: ChatAgent
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The names of the functions that an agent may call."""
+        return self.teller.allowed
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """These functions as OpenAI tools."""
+        return tools_of(self.functions)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tasks)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+
+def load_tasks(
+    preset: str = "smoke",
+    track: Track = "multi_turn",
+    split: Split = "test",
+    *,
+    tasks: int | None = None,
+    output_dir: str | Path = "",
+    **changes: Any,
+) -> TaskSet:
+    """Load data, shop and user of a preset, leak-free; an agent is told the user's latest purchases.
+
+    Args:
+        split: "test", or "train" for tasks to learn from. The recommender has learned from the train period,
+            the training tasks' own purchases included: what it earns there says nothing of test tasks.
+        tasks, output_dir, changes: as of :func:`pwagents_old.benchmark.evaluate.evaluate`.
+
+    Raises:
+        SettingsError: an argument is wrong; says what was found and what was expected.
+    """
+    check_choice("split", split, Split)
+    check_choice("track", track, Track)
+    settings = study_settings(preset, tasks, output_dir, changes)
+    benchmark, _ = load_benchmark(settings.data, settings.seed)
+    study = Study(benchmark, settings, Run("adapters", settings.output_dir))
+    chosen = study.sample
+    if split == "train":
+        # Of users who have test tasks, too: a shop is that of a user's first test task.
+        users = {task.user_id for task in benchmark.tasks["test"]}
+        train = [task for task in benchmark.tasks["train"] if task.user_id in users]
+        chosen = sample_tasks(train, settings.play.max_tasks, settings.seed)
+
+    def start(task: Task) -> WebEnvironment:
+        environment = study.environment(task, track)
+        environment.reset(task, benchmark.history(task, split))
+        return environment
+
+    playable = {task.task_id: task for task in chosen if task.type != "review" or task.review.text.strip()}
+    return TaskSet(playable, start, METHODS["Last memory"](study.roles.setup(track)))
+
+
+class Answer(NamedTuple):
+    """What comes back for a call."""
+
+    text: str  # for the agent
+    reward: float  # of the episode where it ends with this call, else 0
+    done: bool
+
+
+class Session:
+    """One task after another, for one agent. Each thread needs its own.
+
+    The reward of an episode is the result accuracy of its last attempt, as in our tables ("final"); 0 without
+    an attempt.
+    """
+
+    def __init__(self, tasks: TaskSet):
+        self.tasks = tasks
+        self._environment: WebEnvironment | None = None
+        self._failure: Exception | None = None
+
+    def reset(self, task_id: str) -> str:
+        """Begin a task: the rules, what the user bought before, what the user asks for.
+
+        Raises:
+            ValueError: there is no such task.
+        """
+        task = self.tasks.tasks.get(task_id) if isinstance(task_id, str) else None
+        if task is None:
+            raise ValueError(f"task_id: found {task_id!r}; expected one of the {len(self.tasks):,} tasks")
+        self._environment, self._failure = self.tasks.start(task), None
+        system, request = self.tasks.teller.messages(self._environment.state)
+        return f"{system['content']}\n\n{request['content']}"
+
+    def step(self, name: str, arguments: Mapping[str, Any] | str) -> Answer:
+        """Carry out a call. One that is malformed is a step, too, and the answer says what is wrong with it.
+
+        Args:
+            arguments: as a dict of JSON values or as JSON text.
+
+        Raises:
+            ValueError: no task was begun.
+        """
+        if self.done:
+            return Answer(ENDED, 0.0, True)
+        read, mistake = parse_arguments(arguments if isinstance(arguments, str) else json.dumps(arguments))
+        problem = f"the arguments of {name}: {mistake}" if mistake else ""
+        kind = "malformed_json" if mistake else ""
+        action = Action(name=str(name), arguments=read, problem=problem, problem_kind=kind)
+        try:
+            step = self._environment.step(action)
+        except Exception as error:
+            self._failure = error
+            raise
+        answer = self.tasks.teller.tell_step(len(self._environment.state.session) - 1, step)[-1]
+        reward = grade(self.trajectory).result_final if self.done else 0.0
+        return Answer(answer["content"], reward, self.done)
+
+    def finish(self) -> float:
+        """End the episode, if it goes on, and tell its reward.
+
+        Raises:
+            ValueError: no task was begun.
+            Exception: what failed in a step by no fault of the agent's (an endpoint, the disk): a harness may
+                have shown it to the agent as an answer, and nobody should learn from that.
+        """
+        if not self.done:
+            self._environment.end = "cut_off"
+        if self._failure is not None:
+            raise self._failure
+        return grade(self.trajectory).result_final
+
+    @property
+    def done(self) -> bool:
+        """Whether the task has ended; ValueError where none was begun."""
+        if self._environment is None:
+            raise ValueError("no task is under way; begin one with reset(task_id)")
+        return self._environment.done
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The episode so far, with target and ledger: not for the agent."""
+        return self._environment.trajectory

@@ -1,0 +1,320 @@
+"""Analyses of notebook 03: what methods reach and gain, and what happens in episodes.
+
+Runs are given by the name that tables show: name of the method -> its episodes, in the order of the tasks.
+What happened within episodes is read off those that were scored.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, get_args
+
+import numpy as np
+import pandas as pd
+
+from pwagents.schema import TASK_TYPES, ProblemKind, Usage
+from pwagents_old.benchmark.method_players import PROTOCOLS, Cell
+from pwagents_old.benchmark.study import Study
+from pwagents_old.evaluation.breakdowns import by_task, sort_by_type
+from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame
+from pwagents_old.evaluation.figures import COLORS, NEUTRAL, legend_above, plot_intervals, use_style
+from pwagents.results.metrics import GRADER, attempts
+from pwagents_old.evaluation.paper import PERSONALWAB, Setup, below_paper
+from pwagents_old.evaluation.statistics import paired_gains
+
+Runs = Mapping[str, Sequence[EpisodeRecord]]
+
+# Metrics as the tables of each track call them.
+SINGLE_TURN = {"function_accuracy": "function", "result_official": "result"}
+MULTI_TURN = SINGLE_TURN | {"result_official": "official", "result_final": "final", "steps": "steps"}
+# Short names of the functions, as figures and tables show them, in their order.
+ACTIONS = {
+    "start": "start",
+    "search_product_by_query": "search",
+    "get_recommendations_by_history": "recommend",
+    "add_product_review": "review",
+    "get_product_details_by_asin": "details",
+    **{name: name for name in ("respond", "malformed", "stop", "end")},
+}
+# Kinds of problems, as the table shows them: "malformed_json" is "malformed JSON".
+PROBLEMS = {kind: kind.replace("_", " ").replace("json", "JSON") for kind in get_args(ProblemKind) if kind}
+COST_NOTE = (
+    "Replies that came from the store count as what they cost when they were made. Parted: thought or calls "
+    "came as text, and were read here."
+)
+# What a task costs, and the format of each column.
+COSTS = {
+    "calls": ".2f",
+    "prompt tokens": ",.0f",
+    "reply tokens": ",.0f",
+    "US dollars": ".5f",
+    "replies parted": ".2f",
+    "user's tokens": ",.0f",
+    "user's US dollars": ".5f",
+}
+
+
+def frame_of(runs: Runs) -> pd.DataFrame:
+    """Put all episodes into one frame, one row each; ``method`` is the shown name."""
+    return pd.concat([records_frame(records).assign(method=name) for name, records in runs.items()])
+
+
+def merge_equal(runs: Runs) -> tuple[dict[str, Sequence[EpisodeRecord]], str]:
+    """Keep the first of each set of methods that played the very same episodes; with a line on which."""
+    same: dict[str, list[str]] = {}
+    for name, records in runs.items():
+        episodes = [record.trajectory for record in records]
+        first = next((other for other in same if [r.trajectory for r in runs[other]] == episodes), name)
+        same.setdefault(first, []).append(name)
+    sets = "; ".join(" = ".join(names) for names in same.values() if len(names) > 1)
+    line = f"One row for methods that played the same episodes, as the policy reads no prompt: {sets}."
+    return {name: runs[name] for name in same}, line if sets else ""
+
+
+def name_cells(study: Study) -> dict[Cell, list[str]]:
+    """Say in words what tells each cell of a study from the others; nothing where there is one alone."""
+    cells = study.roles.cells
+    words = {}
+    for cell in cells:
+        items = f"{cell.items} items" if cell.items else "the paper's items"
+        words[cell] = cell.policy, PROTOCOLS[cell.protocol], items if cell.protocol == "published" else ""
+    differs = [len({*values} - {""}) > 1 for values in zip(*words.values(), strict=True)]
+    return {
+        cell: [word for word, is_telling in zip(own, differs, strict=True) if word and is_telling]
+        for cell, own in words.items()
+    }
+
+
+def backbone(study: Study, cell: Cell | None = None) -> str:
+    """Say what played a cell, the first where none is named: its model, and what tells it from others."""
+    cell = cell or study.roles.cells[0]
+    return ", ".join(dict.fromkeys([cell.policy, *name_cells(study)[cell]]))
+
+
+def rows_of(study: Study, played: Mapping[Cell, Runs]) -> dict[str, Sequence[EpisodeRecord]]:
+    """Return the runs of all cells as rows: the method, and what tells its cell from others."""
+    names = name_cells(study)
+    return {
+        ", ".join([method, *names[cell]]): records
+        for cell, runs in played.items()
+        for method, records in runs.items()
+    }
+
+
+def shown_rows(study: Study, played: Mapping[Cell, Runs]) -> tuple[Runs, str]:
+    """Return the runs that tables show, and a note: what the offline policy plays alike is one row."""
+    runs = rows_of(study, played)
+    return merge_equal(runs) if study.roles.offline else (runs, "")
+
+
+def table_by_task(
+    study: Study, played: Mapping[Cell, Runs], metrics: Mapping[str, str]
+) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+    """Tabulate prompting methods by task: means, cells with intervals, and what stands below it.
+
+    Args:
+        metrics: our name of a metric -> its heading.
+    """
+    rows, same = shown_rows(study, played)
+    return *by_task(frame_of(rows), metrics), f"{note(study)} {same}".strip()
+
+
+def over_seeds(study: Study, methods: Sequence[str]) -> pd.DataFrame:
+    """Play some methods multi-turn under each of ``noise_seeds`` seeds, one row an episode and ``seed``."""
+    first = study.settings.seed
+    frames = []
+    for seed in range(first, first + study.settings.play.noise_seeds):
+        runs = {method: study.play(method, "multi_turn", seed) for method in methods}
+        frames.append(frame_of(runs).assign(seed=seed))
+    return pd.concat(frames)
+
+
+def note(study: Study) -> str:
+    """Say what stands below a table of prompting methods."""
+    protocols = study.settings.play.protocols
+    text = (
+        f"{len(study.sample):,} test tasks, source {study.settings.data.source}, "
+        f"{' and '.join(PROTOCOLS[protocol] for protocol in protocols)}. "
+        f"Policy: {', '.join(study.roles.policies)}; {study.roles.prompts.origin}. Grader: {GRADER}. "
+        "Means, 95% intervals clustered by user."
+    )
+    if "published" in protocols:
+        text += f" Recommender as published: {study.shops.recommender_name('published')}."
+    return text
+
+
+def prompting_tables(
+    study: Study, single: Mapping[Cell, Runs], multi: Mapping[Cell, Runs]
+) -> list[dict[str, Any]]:
+    """Put both tracks' runs below PersonalWAB's tables of prompting methods, for ``run.table``."""
+    tables = []
+    for played, number, track in ((single, 3, "single-turn"), (multi, 4, "multi-turn")):
+        made = []
+        for cell in study.roles.cells:
+            frame = frame_of(played[cell])
+            setup = Setup(backbone(study, cell), study.settings.data.label)
+            shown = frame[frame["method"].isin(PERSONALWAB)]
+            made.append(below_paper(shown, "PersonalWAB", f"Table {number}", setup))
+        # The printed rows stand once.
+        ours = [each[each["source", ""] == "here"] for each in made[1:]]
+        data = pd.concat([made[0], *ours], ignore_index=True)
+        title = f"PersonalWAB, Table {number}: prompting methods, {track}"
+        tables.append({"data": data, "name": f"table_{number}", "title": title})
+    return tables
+
+
+def plot_accuracy(rows: pd.DataFrame, by: str, of: str = ""):
+    """Draw result accuracy (of a single method: ``of``) by task type, a line for each value of ``by``."""
+    xlabel = f"result accuracy{of and f', {of}'} (95% interval)"
+    figure = plot_intervals(rows, by, hue="type", xlabel=xlabel, xlim=(0, 1))
+    if by == "history":
+        figure.axes[0].set_ylabel("behaviours in the history")
+    return figure
+
+
+def gains_of_memory(results: pd.DataFrame, without: str) -> pd.DataFrame:
+    """Test result accuracy of each method minus that of the method ``without`` memory, by task type.
+
+    Args:
+        results: one row an episode, all under one protocol.
+
+    Returns:
+        ``method, task, difference, low, high, p, n_tasks, n_users``, paired by task, clustered by user.
+    """
+    base, others = (sort_by_type(results[results["method"].eq(without) == is_it]) for is_it in (True, False))
+    base = pd.concat([base.assign(of=method) for method in others["method"].unique()])
+    both = pd.concat([others.assign(of=others["method"], method="with"), base.assign(method="without")])
+    gains = paired_gains(both, "result_official", "with", "without", by=["of", "type"])
+    return gains.rename(columns={"of": "method", "type": "task"})
+
+
+def gains_of_hindsight(outcomes: pd.DataFrame) -> pd.DataFrame:
+    """Test result accuracy as published minus leak-free (``protocol``), as :func:`gains_of_memory` does."""
+    both = sort_by_type(outcomes).rename(columns={"method": "of", "protocol": "method"})
+    gains = paired_gains(both, "result_official", "published", "leak_free", by=["of", "type"])
+    return gains.rename(columns={"of": "method", "type": "task"})
+
+
+def action_transitions(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+    """Count which action follows which (PersonalWAB, Figure 8): ``type, from, to, count, share``.
+
+    ``share`` is that of all that follows ``from`` within the task type. An episode begins at "start" and ends
+    at "end"; a call with an error is "malformed", whatever it meant to call.
+    """
+    rows = []
+    for record in records:
+        if record.outcome == "scored":
+            steps = ["malformed" if step.error else step.action.name for step in record.trajectory.steps]
+            path = [ACTIONS[name] for name in ("start", *steps, "end")]
+            rows += [(record.type, *pair) for pair in pairwise(path)]
+    columns, order = ["type", "from", "to"], list(ACTIONS.values())  # of the types, too
+    counts = pd.DataFrame(rows, columns=columns).groupby(columns).size().rename("count").reset_index()
+    counts = counts.sort_values(columns, key=lambda names: names.map(order.index), ignore_index=True)
+    counts["share"] = counts["count"] / counts.groupby(["type", "from"])["count"].transform("sum")
+    return counts
+
+
+def attempts_by_number(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+    """Average attempts, the first, the second and so on (PersonalWAB, Figure 9): a row a type and number.
+
+    ``tasks``: episodes that made so many attempts or more; ``result_accuracy``: mean of just that attempt
+    over them; ``best_so_far``: mean over all scored episodes of the best of their attempts up to it, or 0.
+    """
+    scored = [record for record in records if record.outcome == "scored"]
+    rows = []
+    for task_type in dict.fromkeys(record.type for record in scored):
+        # A row an episode, a column an attempt.
+        episodes = [attempts(record.trajectory) for record in scored if record.type == task_type]
+        by_number = pd.DataFrame([dict(enumerate(episode)) for episode in episodes])
+        best = by_number.cummax(axis=1).ffill(axis=1).fillna(0.0)
+        for i in by_number:
+            attempt = by_number[i]
+            rows.append((task_type, i + 1, attempt.count(), attempt.mean(), best[i].mean()))
+    return pd.DataFrame(rows, columns=["type", "attempt", "tasks", "result_accuracy", "best_so_far"])
+
+
+def problem_counts(runs: Runs) -> pd.DataFrame:
+    """Count replies that could not be carried out: ``method, steps``, a column a kind; no row without any."""
+    rows = []
+    for name, records in runs.items():
+        steps = [step for r in records if r.outcome == "scored" for step in r.trajectory.steps]
+        counts = Counter(step.error_kind for step in steps)
+        rows.append((name, len(steps), *(counts[kind] for kind in PROBLEMS)))
+    frame = pd.DataFrame(rows, columns=["method", "steps", *PROBLEMS.values()])
+    return frame if frame[[*PROBLEMS.values()]].to_numpy().any() else frame.iloc[:0]
+
+
+def costs(runs: Runs) -> pd.DataFrame:
+    """Average what a task costs by method: ``method, tasks``, :data:`COSTS`; no row where no model played.
+
+    Replies that came from the store count as what they cost when they were made.
+    """
+    rows = []
+    for name, records in runs.items():
+        spent = []
+        for played in (record.trajectory for record in records if record.outcome == "scored"):
+            agent, user = played.usage, sum((step.user_usage or Usage() for step in played.steps), Usage())
+            tokens = agent.calls, agent.prompt_tokens, agent.completion_tokens
+            spent.append((*tokens, agent.usd, agent.parted, user.tokens, user.usd))
+        if spent:
+            rows.append((name, len(spent), *np.mean(spent, axis=0)))
+    frame = pd.DataFrame(rows, columns=["method", "tasks", *COSTS])
+    return frame if frame[[*COSTS]].to_numpy().any() else frame.iloc[:0]
+
+
+def plot_transitions(transitions: pd.DataFrame):
+    """Draw :func:`action_transitions`, one panel a task type; the paper has a chord diagram (Figure 8)."""
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    use_style()
+    types = [name for name in TASK_TYPES if name in set(transitions["type"])]
+    present = {*transitions["from"], *transitions["to"]}
+    names = [name for name in ACTIONS.values() if name in present]
+    height = 1.8 + 0.55 * len(names)
+    size = (3.5 + 0.75 * height * len(types), height)
+    fig, axes = plt.subplots(1, len(types), figsize=size, sharey=True, squeeze=False)
+    for ax, task_type in zip(axes[0], types, strict=True):
+        part = transitions[transitions["type"] == task_type]
+        grid = part.pivot(index="from", columns="to", values="share")
+        grid = grid.reindex(index=names[:-1], columns=names[1:])  # from "start", to "end"
+        sns.heatmap(
+            grid, ax=ax, vmin=0, vmax=1, cmap="Blues", annot=True, fmt=".2f", cbar=False, square=True,
+            linewidths=1, annot_kws={"size": 12},
+        )  # fmt: skip
+        ax.grid(visible=False)
+        ax.set_facecolor("#f4f4f4")  # what never happened
+        ax.set(title=task_type, xlabel="next action", ylabel="")
+        ax.tick_params(axis="x", rotation=45)
+        ax.tick_params(axis="y", rotation=0)
+    axes[0, 0].set_ylabel("action")
+    fig.colorbar(axes[0, 0].collections[0], ax=axes, label="share of what follows", shrink=0.7)
+    return fig
+
+
+def plot_attempts(numbers: pd.DataFrame):
+    """Draw :func:`attempts_by_number`: how many tasks get there (bars), and how well they fare (lines)."""
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    use_style()
+    types = [name for name in TASK_TYPES if name in set(numbers["type"])]
+    shared = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": (1, 1.6)}
+    fig, axes = plt.subplots(2, len(types), figsize=(4.2 * len(types), 6.5), **shared)
+    for (upper, lower), task_type in zip(axes.T, types, strict=True):
+        part = numbers[numbers["type"] == task_type]
+        sns.barplot(part, x="attempt", y="tasks", color="0.65", saturation=1, native_scale=True, ax=upper)
+        upper.set(title=task_type, ylabel="")
+        upper.grid(axis="x", visible=False)
+        look = {"color": COLORS[task_type], "markeredgecolor": COLORS[task_type], "ax": lower}
+        sns.lineplot(part, x="attempt", y="result_accuracy", marker="o", label="this attempt", **look)
+        look |= {"marker": "s", "linestyle": "--", "label": "best so far, all tasks"}
+        sns.lineplot(part, x="attempt", y="best_so_far", **look)
+        lower.get_legend().remove()
+        lower.set(xticks=range(1, numbers["attempt"].max() + 1), ylim=(-0.03, 1.03), ylabel="")
+    axes[0, 0].set_ylabel("tasks that get there")
+    axes[1, 0].set_ylabel("result accuracy")
+    legend = legend_above(fig, *axes[1, 0].get_legend_handles_labels(), columns=2)
+    for line in legend.get_lines():  # the colours are of the types
+        line.set(color=NEUTRAL, markeredgecolor=NEUTRAL)
+    return fig

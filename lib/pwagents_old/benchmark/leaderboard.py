@@ -1,0 +1,206 @@
+"""PersonalWAB's leaderboard: its scorer beside ours, and a run as the file that its ``run.py`` writes.
+
+The published scorer differs from ours (:mod:`pwagents.results.metrics`) by the rules below. Each can be
+switched on by itself, so that a table says what it is worth; with none of them the scores are ours, with all
+of them those of the published code.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pwagents.schema import FUNCTION_OF, Action, Task, TaskType, Trajectory
+from pwagents_old.agents.interec import InteRecAgent
+from pwagents_old.agents.methods import AGENTS
+from pwagents_old.evaluation.episodes import EpisodeRecord
+from pwagents.results.metrics import rank_accuracy
+from pwagents_old.project import write_aside
+from pwagents_old.web.environment import Track
+from pwagents_old.web.functions import RESULTS, Shop
+from pwagents.shop.search import product_text
+
+if TYPE_CHECKING:
+    from pwagents_old.benchmark.method_players import Cell
+    from pwagents_old.benchmark.study import Study
+
+GRADER = "PersonalWAB's code 1"  # its name in tables; the number is raised when this file's reading changes
+MALFORMED, NUMBER, TEXTS = "malformed calls count", "ranks by the number of results", "ids within texts"
+NEGATIVE, BEST, REFUSED = "cosines below 0", "the best attempt", "what came before a refusal"
+RULES = {
+    MALFORMED: "An empty query, an empty review (compared as 'No review provided.') or a text in the place "
+    "of ids is a call of the function; ours wants well-formed parameters.",
+    NUMBER: "A target at rank r of n results is worth 1 - (r - 1) / n; ours divides by ten (equation 1).",
+    TEXTS: "A target is found by its id in the text of a result, maybe another product's; ours compares ids.",
+    NEGATIVE: "A review is worth its cosine with the real one, below 0 too; ours is clipped to 0.",
+    BEST: "The best attempt of an episode counts; of ours, the last.",
+    REFUSED: "Attempts count although the policy's model then refused to go on; ours is 0.",
+}
+PARAMETER: dict[TaskType, str] = {"search": "query", "recommend": "product_sequence", "review": "review"}
+
+
+class Score(NamedTuple):
+    function: float
+    result: float
+
+
+def score_calls(
+    shop: Shop, task: Task, trajectory: Trajectory, rules: Collection[str] = tuple(RULES)
+) -> list[Score]:
+    """Score each call of one of the three functions, in order: function and result accuracy.
+
+    A call of another function than the task asks for is worth nothing in both.
+    """
+    scores, similarities = [], iter(trajectory.similarities)
+    for step in trajectory.steps:
+        if step.action.name not in FUNCTION_OF.values():
+            continue
+        score = Score(0.0, 0.0)
+        if step.error and MALFORMED in rules:
+            score = _score_malformed(shop, task, step.action, rules)
+        elif trajectory.is_attempt(step) and task.type == "review":
+            score = Score(1.0, _cosine(next(similarities), rules))
+        elif trajectory.is_attempt(step):
+            score = Score(1.0, _rank(shop, task, step.observation.products, rules))
+        scores.append(score)
+    return scores
+
+
+def _score_malformed(shop: Shop, task: Task, action: Action, rules: Collection[str]) -> Score:
+    """Score a call that our functions refuse; 0 where the published function itself fails."""
+    argument = action.arguments.get(PARAMETER[task.type])
+    if action.problem or action.name != FUNCTION_OF[task.type] or len(action.arguments) != 1:
+        return Score(0.0, 0.0)
+    if not isinstance(argument, str | list if task.type == "recommend" else str):
+        return Score(0.0, 0.0)
+    if task.type == "review":
+        cosine = shop.embedder.cosine(argument or "No review provided.", task.review.text)
+        return Score(1.0, _cosine(cosine, rules))
+    if task.type == "search":
+        products = [asin for asin, _ in shop.search_engine.search(argument, RESULTS)]
+    else:  # of a text, its letters
+        products = shop.recommender.recommend([each for each in argument if isinstance(each, str)], RESULTS)
+    return Score(1.0, _rank(shop, task, products, rules))
+
+
+def _cosine(cosine: float, rules: Collection[str]) -> float:
+    return cosine if NEGATIVE in rules else min(max(cosine, 0.0), 1.0)
+
+
+def _rank(shop: Shop, task: Task, products: Sequence[str], rules: Collection[str]) -> float:
+    """Score a list of results."""
+    if TEXTS in rules:
+        texts = [product_text(shop.benchmark.products[asin]) for asin in products]
+        products = [task.target if task.target in text else "" for text in texts]
+    if NUMBER in rules:
+        return 1 - products.index(task.target) / len(products) if task.target in products else 0.0
+    return rank_accuracy(products, task.target)
+
+
+def score_episode(
+    shop: Shop, task: Task, trajectory: Trajectory, rules: Collection[str] = tuple(RULES)
+) -> Score:
+    """Score an episode, among the attempts with the right function; without one it is 0 in both."""
+    if trajectory.end in ("refused", "error") and REFUSED not in rules:
+        return Score(0.0, 0.0)
+    results = [score.result for score in score_calls(shop, task, trajectory, rules) if score.function]
+    if not results:
+        return Score(0.0, 0.0)
+    return Score(1.0, max(results) if BEST in rules else results[-1])
+
+
+def worth_of_rules(
+    study: "Study", runs: Mapping[str, Sequence[EpisodeRecord]], cell: "Cell | None" = None
+) -> pd.DataFrame:
+    """Score the same episodes by our rules, with each published rule alone, and with all of them.
+
+    Args:
+        runs: of the study's sample, in its order; all are averaged together.
+
+    Returns:
+        A row each: ``rule``, mean function and result accuracy, how many ``episodes`` it changes, and what it
+        ``says``.
+    """
+    protocol = (cell or study.roles.cells[0]).protocol
+    played = [
+        (study.shops.of(task, protocol), task, record.trajectory)
+        for records in runs.values()
+        for task, record in zip(study.sample, records, strict=True)
+        if record.trajectory
+    ]
+    # Rules are switched on one by one, so that what each is worth does not depend on the others.
+    ways = {"ours": (), **{rule: (rule,) for rule in RULES}, "all, as the published code": tuple(RULES)}
+    scores = {
+        name: np.array([score_episode(*each, rules) for each in played]) for name, rules in ways.items()
+    }
+    rows = [
+        (name, *score.mean(axis=0), (score != scores["ours"]).any(axis=1).sum(), RULES.get(name, ""))
+        for name, score in scores.items()
+        if played
+    ]
+    columns = ["rule", "function accuracy", "result accuracy", "episodes", "says"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def export_results(
+    study: "Study", method: str, track: Track, path: Path | str, cell: "Cell | None" = None
+) -> Path:
+    """Write a stored run as the file that the published ``run.py`` writes, which its scorer reads.
+
+    A result holds the number of the test task, both accuracies of each call, the task and the actions, tokens
+    of each call, and the conversation as the model was told it. What was not scored is left out.
+
+    Raises:
+        InfrastructureError: some episode is not stored and could not be played.
+    """
+    cell = cell or study.roles.cells[0]
+    results = []
+    records = study.play(method, track, cell=cell)
+    numbers = {task.task_id: number for number, task in enumerate(study.benchmark.tasks["test"])}
+    for task, record in zip(study.sample, records, strict=True):
+        if not (played := record.trajectory):
+            continue
+        # The agent is made again for the messages that it would be told next, the whole conversation.
+        scores = score_calls(study.shops.of(task, cell.protocol), task, played)
+        state = study.environment(task, track, protocol=cell.protocol).reset(
+            task, study.history(task, cell.protocol)
+        )
+        setup = study.roles.setup(track, cell=cell, method=method)
+        agent = InteRecAgent(setup, record.memory) if record.memory else AGENTS[method](setup)
+        result = {
+            "task_id": numbers[task.task_id],
+            "action_acc": [int(score.function) for score in scores],
+            "res_acc": [score.result for score in scores],
+            "info": _info(task, played),
+            "traj": agent.messages(replace(state, session=played.steps)),
+            "trial": 0,
+        }
+        results.append(result)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_aside(Path(path), json.dumps(results, indent=2))
+    return Path(path)
+
+
+def _info(task: Task, played: Trajectory) -> dict[str, Any]:
+    """What the published environment and agents tell of an episode."""
+    facts = {"user_id": task.user_id, "task": task.instruction, "type": task.type}
+    calls = [step.action for step in played.steps]
+    tokens = {
+        name: [getattr(action.usage, name, 0) for action in calls]
+        for name in ("completion_tokens", "prompt_tokens")
+    }
+    total = [sum(pair) for pair in zip(*tokens.values(), strict=True)]
+    return {
+        "task": facts | {"timestamp": task.timestamp, "target": task.target},
+        "actions": [
+            {"name": action.name, "arguments": action.arguments}
+            for action in calls
+            if action.name != "respond"
+        ],
+        "user_cost": sum(step.user_usage.usd for step in played.steps if step.user_usage),
+        "usage": {**tokens, "total_tokens": total, "total_price": played.usage.usd},
+    }

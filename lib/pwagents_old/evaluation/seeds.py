@@ -1,0 +1,165 @@
+"""Methods compared over seeds of a training, or over worlds: these are the units, not the tasks.
+
+However many tasks are played, a method that was trained once has not been compared with another.
+A ``frame`` has one row an episode (:func:`pwagents_old.evaluation.episodes.records_frame`), with the ``seed`` of
+its training; ``means`` are those of :func:`means_by_seed`.
+"""
+
+from collections.abc import Mapping
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from pwagents.seeds import rng
+from pwagents_old.evaluation.breakdowns import by_type_and_mean, sort_by_type, split_by_type
+from pwagents_old.evaluation.statistics import SHARES, Interval, mean_interval
+from pwagents.results.tables import format_intervals
+
+MUST_EXCEED = "what a difference must exceed"  # heading
+
+
+def means_by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Tabulate :func:`by_type_and_mean` for each ``seed`` of the frame, and which seed it is."""
+    of_seeds = [by_type_and_mean(own, metric).assign(seed=seed) for seed, own in frame.groupby("seed")]
+    return sort_by_type(pd.concat(of_seeds)).reset_index(drop=True)
+
+
+def by_seed(means: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate, for each method of training and task type, the mean of each seed and the mean over seeds.
+
+    Returns:
+        ``method, type``, a column "seed ..." each, ``mean, low, high`` (Student's t over seeds, of shares
+        cut at 0 and 1), ``sd`` (of the seeds' means), and ``n_missing``, episodes that were not scored, where
+        there are any.
+    """
+    rows = means.groupby(["method", "type"], sort=False)
+    wide = means.set_index(["method", "type", "seed"])["mean"].unstack("seed", sort=False)
+    # A seed's mean is no hit or miss: no Wilson's interval where all are 0 or all 1.
+    over = pd.DataFrame([mean_interval(own.dropna(), own.dropna().index) for _, own in wide.iterrows()])
+    table = wide.rename(columns="seed {}".format).reset_index().rename_axis(columns=None)
+    over = over.clip(0, 1) if {*means["metric"]} <= {*SHARES} else over
+    table = pd.concat([table, over], axis=1).assign(sd=wide.std(axis=1).to_numpy())
+    missing = rows["n_missing"].sum().reindex(wide.index).to_numpy()
+    return table.assign(n_missing=missing) if missing.any() else table
+
+
+def format_seeds(table: pd.DataFrame) -> pd.DataFrame:
+    """Format a table of :func:`by_seed`: the mean with its interval, a heading that says what it is."""
+    formatted = table.assign(mean=format_intervals(table)).drop(columns=["low", "high"])
+    return formatted.rename(columns={"sd": "deviation of seeds"}).drop(columns="n_missing", errors="ignore")
+
+
+def means_over_seeds(means: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate the means of :func:`by_seed` for a figure, with ``n_tasks`` and ``n_seeds``."""
+    over = by_seed(means)
+    columns = [name for name in ("method", "type", *Interval._fields, "n_missing") if name in over]
+    n_tasks = over["type"].map(means.groupby("type")["n_tasks"].max())
+    return over[columns].assign(n_tasks=n_tasks, n_seeds=means["seed"].nunique())
+
+
+def seed_comparisons(means: pd.DataFrame, pairs: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
+    """Compare methods of training by their seeds' paired differences, a row a comparison and task type.
+
+    Args:
+        pairs: what is compared, in words -> the two methods, first minus second.
+
+    Returns:
+        ``comparison, task, difference, low, high, p, n_seeds``, by Student's t over seeds (two-sided). The
+        interval and p are NaN with fewer than two common seeds, p also where all seeds differ alike. Where
+        one of the two did not play, there is no row.
+    """
+    rows = []
+    for name, (a, b) in pairs.items():
+        for task, own in means.groupby("type", sort=False):
+            if {a, b} <= set(own["method"]):
+                both = own.pivot(index="seed", columns="method", values="mean")[[a, b]].dropna()
+                rows.append((name, task, *_t_test(both[a] - both[b]), len(both)))
+    return pd.DataFrame(rows, columns=["comparison", "task", "difference", "low", "high", "p", "n_seeds"])
+
+
+def _t_test(differences: pd.Series) -> tuple[float, float, float, float]:
+    """Return mean, interval and two-sided p by Student's t: each difference is a unit of its own."""
+    from scipy.stats import ttest_1samp
+
+    interval = mean_interval(differences, differences.index)
+    # Units that differ alike have means whose last bits may differ.
+    differ = differences.max() - differences.min() > 1e-12 * max(1.0, differences.abs().max())
+    return *interval, float(ttest_1samp(differences, 0).pvalue) if differ else np.nan
+
+
+def noise_floor(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Measure how far two runs of one method differ when only the seed does, one row a method.
+
+    Tasks that were not scored under all seeds are left out.
+
+    Returns:
+        ``method, seeds, mean, sd`` (of the seeds' means), ``largest`` (difference of two seeds' means) and
+        ``must_exceed``: the farthest end of any 95% interval of the paired difference of two seeds, clustered
+        by user; two methods must differ by more. The last three are NaN with one seed.
+    """
+    rows = []
+    for method, group in frame.groupby("method", sort=False):
+        # The same tasks under each seed: what differs is the seed alone.
+        wide = group.pivot(index=["user_id", "task_id"], columns="seed", values=metric).dropna()
+        users = wide.index.get_level_values("user_id")
+        tests = [mean_interval(wide[a] - wide[b], users) for a, b in combinations(wide.columns, 2)]
+        largest = np.max([abs(test.mean) for test in tests] or [np.nan])
+        must_exceed = np.max([max(-test.low, test.high) for test in tests] or [np.nan]) + 0.0  # never -0
+        means = wide.mean()
+        rows.append((method, len(means), means.mean(), means.std(), largest, must_exceed))
+    return pd.DataFrame(rows, columns=["method", "seeds", "mean", "sd", "largest", "must_exceed"])
+
+
+def noise_of_seeds(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Tabulate :func:`noise_floor` by task type, after several types also of all tasks ("overall")."""
+    headings = {"sd": "deviation of seeds", "largest": "largest difference of two seeds"}
+    headings["must_exceed"] = MUST_EXCEED
+    parts = [noise_floor(own, metric).assign(type=type_) for type_, own in split_by_type(frame)]
+    floor = sort_by_type(pd.concat(parts)).rename(columns=headings).reset_index(drop=True)
+    return floor[["method", "type", *floor.columns.drop(["method", "type"])]]
+
+
+def must_exceed(floor: pd.DataFrame, method: str) -> dict[str, float] | None:
+    """Read the noise of a method's seeds from a table of :func:`noise_of_seeds`: task type -> what a
+    difference there must exceed; None with one seed."""
+    noise = floor[floor["method"] == method].set_index("type")[MUST_EXCEED]
+    return None if noise.isna().any() else noise.to_dict()
+
+
+def world_comparisons(
+    frame: pd.DataFrame, metric: str, pairs: Mapping[str, tuple[str, str]], resamples: int = 999
+) -> pd.DataFrame:
+    """Compare methods over worlds, a row a comparison and task type: here the world is the unit.
+
+    A world has its own shop, people and trainings (another seed of the data). It gives one difference, the
+    mean over the tasks that both methods were scored on. What other users of the same worlds would give is
+    another, narrower question: for it each world's users are resampled, with all of their tasks.
+
+    Args:
+        frame: one row an episode, with its ``world``; task types are told in order of appearance.
+        pairs: what is compared, in words -> the two methods, first minus second.
+
+    Returns:
+        ``comparison, task, difference, low, high, p`` by Student's t over worlds (NaN with fewer than two,
+        p also where all worlds differ alike), ``users_low, users_high``, the middle 95% over resampled users,
+        and ``n_worlds``.
+    """
+    rows = []
+    for name, (a, b) in pairs.items():
+        for task, part in frame.groupby("type", sort=False):
+            wide = part.pivot_table(metric, ["world", "user_id", "task_id"], "method").reindex(columns=[a, b])
+            differences = (wide[a] - wide[b]).dropna()
+            of_worlds = differences.groupby("world").mean()
+            resampled = []  # (worlds, resamples)
+            for world, own in differences.groupby("world"):
+                users = own.groupby("user_id").agg(["sum", "size"]).to_numpy()
+                drawn = rng(0, "resampled users", str(world)).integers(
+                    len(users), size=(resamples, len(users))
+                )
+                sums = users[drawn].sum(axis=1)
+                resampled.append(sums[:, 0] / sums[:, 1])
+            ends = np.quantile(np.mean(resampled, axis=0), [0.025, 0.975]) if resampled else [np.nan] * 2
+            rows.append((name, task, *_t_test(of_worlds), *ends, len(of_worlds)))
+    columns = ["comparison", "task", "difference", "low", "high", "p", "users_low", "users_high", "n_worlds"]
+    return pd.DataFrame(rows, columns=columns)

@@ -1,0 +1,162 @@
+"""Means with intervals, and paired tests, over tasks that come in users.
+
+What a given policy, or two, would reach on other tasks. Tasks of one user resemble each other, so they are
+not independent draws. Intervals and tests are clustered by user: the variance is built from the sums of
+residuals within users (the cluster-robust estimator for a mean, with the factor G / (G - 1) for G users), and
+the quantile is Student's t with G - 1 degrees of freedom. What another *training* by the same method would
+give is another question: :mod:`pwagents_old.evaluation.seeds`.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+# Metrics from 0 to 1.
+SHARES = (
+    *("function_accuracy", "step_accuracy", "result_official", "result_final", "result_accuracy", "value"),
+    *("website_retrieval", "website_utilization", "preference_retrieval", "preference_utilization"),
+    *("p_web", "p_pref", "p_avg", "intent", "success", "reached"),
+)
+_FLIPS = 9_999  # random sign flips where there are too many to try them all
+
+
+class Interval(NamedTuple):
+    """A mean and its 95% confidence interval; ``low`` and ``high`` are NaN with fewer than two clusters."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class PairedTest(NamedTuple):
+    """Mean difference a - b of two policies on the tasks both were scored on, its interval, two-sided p."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+    n_tasks: int
+    n_users: int
+    n_left_out: int  # tasks that only one of the two was scored on
+
+
+def mean_interval(values: Sequence[float], clusters: Sequence) -> Interval:
+    """Return the mean of ``values`` with an interval clustered by ``clusters`` (one label per value).
+
+    ``statsmodels`` gives the same: OLS on a constant, ``cov_type="cluster"``, ``use_t=True``.
+
+    Raises:
+        ValueError: the lengths differ, or a value is not finite (leave missing values out first).
+    """
+    values = np.asarray(values, dtype=float)
+    if len(values) != len(clusters):
+        raise ValueError(f"{len(values)} values but {len(clusters)} cluster labels")
+    if not np.isfinite(values).all():
+        raise ValueError("values must be finite; leave missing values out first")
+    if len(values) == 0:
+        return Interval(np.nan, np.nan, np.nan)
+    codes, labels = pd.factorize(np.asarray(clusters, dtype=object))
+    mean, n_clusters = float(values.mean()), len(labels)
+    if n_clusters < 2:
+        return Interval(mean, np.nan, np.nan)
+    # Residuals of one user's tasks lean the same way and add up, where independent ones would cancel: so the
+    # users' sums are squared, not the tasks' residuals.
+    sums = np.bincount(codes, weights=values - mean)
+    error = np.sqrt(n_clusters / (n_clusters - 1) * (sums**2).sum() / len(values) ** 2)
+    from scipy.special import stdtrit
+
+    half = stdtrit(n_clusters - 1, 0.975) * error
+    return Interval(mean, mean - half, mean + half)
+
+
+def share_interval(values: Sequence[float], clusters: Sequence) -> Interval:
+    """Return the interval of a metric from 0 to 1: cut at both ends, Wilson's where all are 0 or all 1.
+
+    Without any spread :func:`mean_interval` is a point, however few tasks there are. Wilson's (1927) is not.
+    It counts clusters, each of which is then a hit or a miss: more tasks of one user add no certainty.
+    """
+    interval = mean_interval(values, clusters)
+    if interval.mean in (0, 1) and interval.low == interval.high:
+        from statsmodels.stats.proportion import proportion_confint
+
+        n_clusters = len(set(clusters))
+        ends = proportion_confint(interval.mean * n_clusters, n_clusters, method="wilson")
+        interval = Interval(interval.mean, min(ends[0], interval.mean), max(ends[1], interval.mean))
+    return Interval(interval.mean, max(interval.low, 0.0), min(interval.high, 1.0))
+
+
+def summarise(frame: pd.DataFrame, by: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame:
+    """Tabulate means with intervals clustered by user, one row per group of ``by`` and metric.
+
+    Args:
+        frame: one row an episode with ``task_id``, ``user_id``, the columns of ``by`` and of ``metrics``.
+
+    Returns:
+        The columns of ``by`` (in the order of first appearance), then ``metric, mean, low, high, n_tasks,
+        n_users`` and ``n_missing``, rows that were not scored, which enter no mean. Intervals of
+        :data:`SHARES` are those of :func:`share_interval`.
+    """
+    groups = frame.groupby(list(by), sort=False, dropna=False) if by else [((), frame)]
+    # Missing values enter no mean: they are counted beside it.
+    rows = []
+    for labels, group in groups:
+        for metric in metrics:
+            scored = group.dropna(subset=[metric])
+            interval_of = share_interval if metric in SHARES else mean_interval
+            interval = interval_of(scored[metric], scored["user_id"])
+            tasks, users = scored["task_id"].nunique(), scored["user_id"].nunique()
+            rows.append((*labels, metric, *interval, tasks, users, len(group) - len(scored)))
+    return pd.DataFrame(rows, columns=[*by, "metric", *Interval._fields, "n_tasks", "n_users", "n_missing"])
+
+
+def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str, *, flips: int = _FLIPS) -> PairedTest:
+    """Compare two given policies, ``a`` and ``b``, on the same tasks: difference a - b, interval, p.
+
+    p is of a sign-flip test by user: had neither policy an advantage, each user's summed difference might as
+    well have the other sign. All combinations of signs are tried for up to 13 users with any difference, else
+    9,999 at random, so that p is never below .0002. Where few users differ, such p are larger than those of a
+    t-test, whose interval (given here) then is too narrow. p is 1 where at most one user differs, and NaN
+    with fewer than two users.
+
+    Args:
+        frame: one row an episode with ``method, task_id, user_id`` and ``metric``. A method's rows on one
+            task, as from several seeds, are averaged first. Rows without the metric are left out.
+        flips: random sign flips; 0: no p is wanted, it is NaN.
+    """
+    scored = frame[frame["method"].isin([a, b])].dropna(subset=[metric])
+    wide = scored.groupby(["user_id", "task_id", "method"])[metric].mean().unstack("method")
+    both = wide.reindex(columns=[a, b]).dropna()
+    users = both.index.get_level_values("user_id")
+    differences = both[a] - both[b]
+    sums = differences.groupby(users).sum().to_numpy()
+    flipped = sums[np.abs(sums) > 1e-9]  # users without a difference have no sign to flip
+    if not flips or len(sums) < 2 or len(flipped) < 2:
+        p = np.nan if not flips or len(sums) < 2 else 1.0
+    else:
+        from scipy.stats import permutation_test
+
+        look = {"permutation_type": "samples", "vectorized": True, "n_resamples": flips, "batch": 1_000}
+        p = float(permutation_test((flipped,), np.sum, rng=np.random.default_rng(0), **look).pvalue)
+    interval = mean_interval(differences, users)
+    return PairedTest(*interval, p, len(both), users.nunique(), len(wide) - len(both))
+
+
+def paired_gains(frame: pd.DataFrame, metric: str, better: str, base: str, by: Sequence[str]) -> pd.DataFrame:
+    """Test how much more method ``better`` reaches than ``base``, one row a group of ``by``.
+
+    Returns:
+        The columns of ``by`` (in the order of first appearance), then those of :class:`PairedTest`;
+        ``n_left_out`` where tasks are left out.
+    """
+    rows = [
+        {**dict(zip(by, values, strict=True)), **paired_test(part, metric, better, base)._asdict()}
+        for values, part in frame.groupby(list(by), sort=False)
+    ]
+    return name_left_out(pd.DataFrame(rows))
+
+
+def name_left_out(table: pd.DataFrame) -> pd.DataFrame:
+    """Drop the column ``n_left_out`` of paired tests where both methods were scored on all tasks."""
+    return table if table["n_left_out"].any() else table.drop(columns="n_left_out")

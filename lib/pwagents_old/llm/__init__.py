@@ -1,0 +1,1 @@
+"""Language models: one protocol, its providers, the response store, failures, budgets and prices."""

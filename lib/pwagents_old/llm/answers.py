@@ -1,0 +1,118 @@
+"""Chat completions as servers write them, read into one reply or one failure."""
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pwagents.schema import Usage
+from pwagents_old.llm.budget import cost_usd
+from pwagents_old.llm.chat import Reply
+from pwagents_old.llm.failures import Failure, one_line, sort_failure, without_secrets
+from pwagents_old.llm.parts import ToolCall, call_id
+from pwagents_old.project import read_yaml
+
+MOST_TOKENS = 10**8  # of a call; an endpoint that tells of more is not believed
+_REASONS = read_yaml(__package__, "servers.yaml")["finish_reasons"]
+FINISH_REASONS = {"": "stop", **{word: reason for reason, words in _REASONS.items() for word in words}}
+_THOUGHTS = ("thinking", "reasoning")  # types of a content's parts
+
+
+def read_answer(
+    written: bytes, secrets: tuple[str, ...], sent: Mapping[str, Any]
+) -> tuple[Reply, Mapping[str, Any]]:
+    """Read the reply in a chat completion, its usage still to be counted, and the usage that is told.
+
+    Args:
+        secrets: the endpoint's, which go wherever they stand.
+        sent: the request's sampling parameters.
+
+    Raises:
+        Failure: it holds an error, or no reply that can be read.
+    """
+    answer = read_json(written, secrets)
+    try:
+        # Some gateways say 200 and put what went wrong into the body, or beside the reply.
+        choice = {} if (error := answer.get("error")) else answer["choices"][0]
+        error = error or choice.get("error")
+        reason = (choice.get("finish_reason") or "").lower()
+        if error or reason == "error":
+            code = str(error.get("code", error.get("status"))) if isinstance(error, dict) else ""
+            status = int(code) if code.isdigit() and 400 <= int(code) < 600 else 502
+            raise sort_failure(status, error or choice, {}, sent)
+
+        # Thought, text and calls, each in the fields and forms that servers have for it.
+        message = choice["message"]
+        text, thought = _said(message.get("content")), _said(message.get("content"), _THOUGHTS)
+        fields = (message.get(name) for name in ("reasoning_content", "reasoning"))
+        thought = thought or next((field for field in fields if isinstance(field, str)), "")
+        calls = []
+        for call in filter(None, message.get("tool_calls") or [message.get("function_call")]):
+            function = call.get("function", call)
+            name = (call["name"] if function is call else function.get("name")) or ""
+            arguments = function.get("arguments") or ""
+            arguments = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            own = call.get("id") if isinstance(call.get("id"), str) else ""
+            made = own or call_id(name + arguments, len(calls))
+            calls.append(ToolCall(id=made, name=name, arguments=arguments))
+
+        # Why it ended. Servers differ in the word for a plain end.
+        if not text and (text := _said(message.get("refusal"))):
+            reason = "refusal"
+        known = FINISH_REASONS[reason]
+        if not calls and not text and (known == "tool_calls" or not reason):
+            raise ValueError("nothing is there")
+        if known in ("stop", "tool_calls"):
+            known = "tool_calls" if calls else "stop"
+        reply = Reply(text=text, thought=thought, tool_calls=tuple(calls), finish_reason=known)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError):
+        told = one_line(written.decode("utf-8", "replace"), secrets)
+        raise Failure("later", f"the answer is no chat completion: {told}") from None
+    usage = answer.get("usage")
+    return reply, usage if isinstance(usage, dict) else {}
+
+
+def count_usage(model: str, reply: Reply, asked: int, told: Mapping[str, Any]) -> Usage:
+    """Count what a reply cost, by what is told or, where that cannot be, by its size.
+
+    Args:
+        asked: bytes of the request.
+    """
+
+    def tokens(name: str, length: int) -> int:
+        count = told.get(name)
+        is_likely = type(count) is int and (length > 0) <= count <= MOST_TOKENS
+        return count if is_likely else -(-length // 3)  # more than tokenizers make of as many bytes
+
+    parts = [reply.thought, *(call.name + call.arguments for call in reply.tool_calls)]
+    written = reply.written or "".join([reply.text, *parts])
+    prompt = tokens("prompt_tokens", asked)
+    completion = tokens("completion_tokens", len(written.encode()))
+    usd = cost_usd(model, prompt, completion)
+    parted = int(bool(reply.written))
+    return Usage(calls=1, prompt_tokens=prompt, completion_tokens=completion, usd=usd, parted=parted)
+
+
+def read_json(written: bytes, secrets: tuple[str, ...]) -> Any:
+    """Read an answer's JSON, or its text, without secrets. Half a letter, as of a cut reply, is U+FFFD."""
+    text = without_secrets(written.decode(json.detect_encoding(written), "replace"), secrets)
+    try:
+        # A raw line end within a text is no JSON, yet some servers let it through. Integers of thousands of
+        # digits, which may stand where they matter to nobody, Python refuses to read.
+        return json.loads(text, parse_int=lambda n: int(n) if len(n) < 300 else math.inf, strict=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _said(content: Any, types: Collection[str] = ("text", "output_text", "refusal")) -> str:
+    """The text of a message's content; some endpoints send it in parts, of which those of other types are
+    none."""
+    if content is None or isinstance(content, str):
+        return content or "" if "text" in types else ""
+    texts = []
+    for each in [content] if isinstance(content, dict) else content:
+        each = {"text": each} if isinstance(each, str) else each
+        if (kind := each.get("type", "text")) in types:
+            inner = each["text"] if "text" in each else each[kind]
+            texts.append(inner if isinstance(inner, str) else _said(inner))
+    return "".join(texts)

@@ -1,0 +1,181 @@
+"""Where an endpoint is and how it is reached: URL, the name that records have for it, proxy, certificates."""
+
+import logging
+import os
+import re
+import ssl
+import time
+from contextlib import closing
+from functools import cache
+from hashlib import sha256
+from ipaddress import ip_address, ip_network
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment
+
+from pwagents_old.llm.failures import RefusedError, without_secrets
+
+OPENAI_URL = "https://api.openai.com/v1"
+KEY_VARIABLE = "OPENAI_API_KEY"
+LARGEST = 32 * 2**20  # bytes of an answer; the longest reply of a model has a thousandth of it
+# A part of a path that may be a token, being long or named so; the host stands behind two slashes.
+_TOKEN = re.compile(r"(?:(?<=[^/]/)|(?<=\A/))(?:[^/]{16,}|sk-[^/]+)(?=/|\Z)")
+# Variables that name certificates to trust: a file, or a folder.
+_CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR")
+
+
+def endpoint_url(base_url: str) -> str:
+    """Find the endpoint meant by ``base_url``: where it is empty that in OPENAI_BASE_URL, else OpenAI's.
+
+    Raises:
+        ValueError: as of :func:`check_url`.
+    """
+    return check_url(base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or OPENAI_URL)
+
+
+def check_url(url: str) -> str:
+    """Return ``url`` as it is, but for space around it.
+
+    Raises:
+        ValueError: it is no http or https URL, or holds a password or a query, in which keys stand; the
+            message does not repeat those.
+    """
+    url = url.strip()
+    if "@" in url or "?" in url:  # wherever it stands: a password may hold any letter
+        raise ValueError(
+            "base_url holds user:password@ or ?..., which would stand in every result; expected "
+            f"http://HOST:PORT/v1 or https://..., and the key in the environment variable {KEY_VARIABLE}"
+        )
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ValueError(
+            "base_url is no URL (its host or port cannot be read); expected http://HOST:PORT/v1 or https://..."
+        ) from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"base_url {without_token(url)!r}; expected http://HOST:PORT/v1 or https://...")
+    return url
+
+
+def endpoint_name(url: str) -> str:
+    """Name an endpoint for records: its URL without the scheme, and without a port of this machine.
+
+    A server of this machine may come back at another port.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    port = f":{parts.port}" if parts.port and not is_loopback(host) else ""
+    return f"{host}{port}{without_token(parts.path.rstrip('/'))}"
+
+
+def without_token(url: str) -> str:
+    """Put a hash in the place of each part of a URL's path that may be a token."""
+    return _TOKEN.sub(lambda token: sha256(token[0].encode()).hexdigest()[:8], url)
+
+
+def secrets_of(url: str) -> tuple[str, ...]:
+    """List what no log and no record may hold: the key, and the tokens in an endpoint's URL."""
+    key, tokens = os.environ.get(KEY_VARIABLE, "").strip(), _TOKEN.findall(url)
+    # Shorter ones ("none", "EMPTY") are stand-ins for local endpoints, and words.
+    return tuple(dict.fromkeys(s for s in (key, *tokens, *map(unquote, tokens)) if len(s) >= 8))
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a host is this machine, by its name or its address."""
+    try:
+        return ip_address(host).is_loopback or ip_address(host).is_unspecified
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def proxy_of(url: str) -> str | None:
+    """Find the proxy that the environment names; None for this machine and for what NO_PROXY lists."""
+    parts, proxies = urlsplit(url), getproxies_environment()
+    host = parts.hostname or ""
+    proxies["no"] = proxies.get("no", "").replace("*.", ".")
+    if is_loopback(host) or proxy_bypass_environment(parts.netloc, proxies):
+        return None
+    for entry in proxies["no"].split(","):  # networks, which the standard library does not read
+        try:
+            if ip_address(host) in ip_network(entry.strip().strip("[]"), strict=False):
+                return None
+        except (ValueError, TypeError):
+            continue
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+
+
+def open_client(url: str, timeout_s: float, total_s: float):
+    """Make the official client of the endpoint at ``url``; its key is in the environment.
+
+    Args:
+        timeout_s: between two bytes. total_s: of a whole body.
+
+    Raises:
+        RefusedError: a variable of the environment holds no key, or names no usable proxy or certificates; it
+            is named.
+    """
+    import httpx2
+    from openai import DefaultHttpxClient, OpenAI
+
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    if not key and url == OPENAI_URL:
+        raise RefusedError(f"{url}: no key; set the environment variable {KEY_VARIABLE}")
+    if not all("!" <= letter <= "~" for letter in key):
+        raise RefusedError(f"{KEY_VARIABLE} holds spaces or other characters that no key has; set it again")
+
+    named = {name: value for name in _CERTIFICATES if (value := os.environ.get(name))}
+    verify: ssl.SSLContext | bool = True
+    if named and urlsplit(url).scheme == "https":
+        # A file and a folder count both; REQUESTS_CA_BUNDLE may be either.
+        places = {"capath" if os.path.isdir(place) else "cafile": place for place in reversed(named.values())}
+        try:
+            verify = ssl.create_default_context(**places)
+        except (OSError, ValueError) as error:
+            names = ", ".join(f"{name}={value}" for name, value in named.items())
+            raise RefusedError(f"{names}: no certificates there ({error})") from None
+
+    def read(answer: httpx2.Response) -> None:
+        """Read the body, unless it grows too long or takes too much time: the client knows no such bounds."""
+        end, body = time.monotonic() + total_s, bytearray()
+        if answer.headers.get("content-encoding", "identity") != "identity":
+            raise httpx2.DecodingError("the server compressed its answer, although it was asked not to")
+        with closing(answer.stream) as stream:
+            for part in stream:
+                body += part
+                if len(body) > LARGEST:
+                    raise httpx2.DecodingError(f"an answer of more than {LARGEST // 2**20} MB")
+                if time.monotonic() > end:
+                    raise httpx2.ReadTimeout("the answer does not end")
+        answer.stream = httpx2.ByteStream(bytes(body))
+
+    _hide_tokens(url)
+    proxy = proxy_of(url)
+    try:
+        http = DefaultHttpxClient(
+            timeout=timeout_s,
+            headers={"Accept-Encoding": "identity"},  # a few compressed bytes may unpack to gigabytes
+            follow_redirects=False,  # a redirect would hand the prompts to another host
+            event_hooks={"response": [read]},
+            proxy=proxy,
+            trust_env=False,  # what it makes of NO_PROXY breaks on networks
+            verify=verify,
+        )
+    except (ValueError, ImportError, httpx2.InvalidURL) as error:
+        scheme, _, host = (proxy or "").partition("://")
+        shown = f"{scheme}://...@{host.rpartition('@')[2]}" if "@" in host else proxy  # no password
+        raise RefusedError(f"proxy {shown} of HTTPS_PROXY or ALL_PROXY: {error}") from None
+    # Retries are ours: the client's know nothing of the other threads' failures, nor of errors in a 200.
+    return OpenAI(api_key=key or "none", base_url=url, http_client=http, max_retries=0)
+
+
+@cache  # one filter a URL, however many clients it has
+def _hide_tokens(url: str) -> None:
+    """Take the tokens of a URL out of what the HTTP client logs of each call."""
+    if _TOKEN.search(url):
+
+        def hide(record: logging.LogRecord) -> bool:
+            record.msg, record.args = without_secrets(record.getMessage(), secrets_of(url)), ()
+            return True
+
+        logging.getLogger("httpx2").addFilter(hide)

@@ -1,0 +1,189 @@
+"""Models and tokenizers from folders: none of their code runs, and what is wrong is told in one line.
+
+A folder may come from anywhere. Of its Python files none runs (``trust_remote_code``), weights are read from
+safetensors alone, and nothing is downloaded.
+"""
+
+import json
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pwagents.errors import DataError
+from pwagents_old.llm.failures import one_line
+from pwagents_old.project import refuse_foreign, write_aside
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+ADAPTER = "adapter_config.json"
+_SAFE = {"local_files_only": True, "trust_remote_code": False}
+# A conversation with all that agents say, and a word in each part that a template must not drop.
+_MARKS = {"function": "zqfunction", "argument": "zqargument", "result": "zqresult"}
+_TOOL = {"type": "function", "function": {"name": "zqfunction", "description": "a", "parameters": {
+    "type": "object", "properties": {"zqparameter": {"type": "string", "description": "a"}}}}}  # fmt: skip
+_CALL = {"type": "function", "function": {"name": "zqfunction", "arguments": {"zqparameter": "zqargument"}}}
+_PROBE = [
+    {"role": "user", "content": "a"},
+    {"role": "assistant", "content": "", "tool_calls": [{"id": "c00000001", **_CALL}]},
+    {"role": "tool", "tool_call_id": "c00000001", "name": "zqfunction", "content": "zqresult"},
+]
+BY_HEART = "functions are known by heart"  # in a template: the model was trained on them
+
+
+def dropped_by_template(tokenizer: "PreTrainedTokenizerBase") -> list[str]:
+    """Find what of functions, calls and results a chat template drops without a word; or why it fails.
+
+    A model that is never told of a function plays without it, and its score looks like any other.
+    """
+    try:
+        told = tokenizer.apply_chat_template(_PROBE, tools=[_TOOL], tokenize=False)
+        untold = tokenizer.apply_chat_template(_PROBE[:1], tools=[_TOOL], tokenize=False)
+    except Exception as error:  # a template is a program of others: it may raise anything
+        return [one_line(f"{type(error).__name__}: {error}")]
+    dropped = [f"a call's {part}" for part, mark in _MARKS.items() if mark not in told]
+    if BY_HEART not in str(tokenizer.chat_template):
+        named = {"zqfunction": "the functions that may be called", "zqparameter": "parameters of functions"}
+        dropped += [part for mark, part in named.items() if mark not in untold][:1]
+    return dropped
+
+
+def read_tokenizer(folder: Path | str) -> "PreTrainedTokenizerBase":
+    """Read the tokenizer in a folder.
+
+    Raises:
+        DataError: it cannot be read, or wants code of its own.
+    """
+    from transformers import AutoTokenizer
+
+    with _told(folder, "tokenizer"):
+        tokenizer = AutoTokenizer.from_pretrained(folder, **_SAFE)
+        if len(tokenizer) == len(tokenizer.added_tokens_decoder):  # what transformers makes of a missing file
+            raise ValueError("no vocabulary")
+    return tokenizer
+
+
+def read_config(folder: Path | str) -> "PretrainedConfig":
+    """Read the configuration of the model in a folder.
+
+    Raises:
+        DataError: it cannot be read, or wants code of its own.
+    """
+    from transformers import AutoConfig
+
+    with _told(folder, "config.json"):
+        return AutoConfig.from_pretrained(folder, **_SAFE)
+
+
+def read_model(folder: Path | str, dtype: Any, *, trainable: bool = False) -> "PreTrainedModel":
+    """Return the causal language model in a folder; with an adapter in it, on the base model that this names.
+
+    Args:
+        trainable: an adapter is to be trained on.
+
+    Raises:
+        DataError: it cannot be read, wants code of its own, lacks a tensor or has one too many, or a tensor
+            has another shape, a value that is no number, or nothing but zeros.
+    """
+    from transformers import AutoModelForCausalLM
+
+    folder = Path(folder)
+    refuse_foreign(folder.glob("*.safetensors"))
+    if (folder / ADAPTER).exists():
+        from peft import PeftModel, get_peft_model_state_dict
+        from safetensors.torch import load_file
+
+        base = read_model(adapter_base(folder), dtype)
+        with _told(folder, "adapter"):
+            model = PeftModel.from_pretrained(base, str(folder), is_trainable=trainable)
+            # peft warns of tensors that are missing and goes on.
+            stored = load_file(folder / "adapter_model.safetensors")
+            expected = get_peft_model_state_dict(model, save_embedding_layers=False)
+            if different := sorted(stored.keys() ^ expected.keys()):
+                raise ValueError(f"missing or unexpected tensors: {', '.join(different[:3])}")
+            _refuse_no_numbers(stored)
+            model.peft_config["default"].base_model_name_or_path = base.name_or_path  # where it was found
+            return model
+    with _told(folder, "model"):
+        options = {"dtype": dtype, "use_safetensors": True, "output_loading_info": True, **_SAFE}
+        model, info = AutoModelForCausalLM.from_pretrained(folder, **options)
+        for kind, tensors in info.items():
+            if tensors:
+                raise ValueError(f"{kind.replace('_', ' ')}: {', '.join(sorted(map(str, tensors))[:3])}")
+        parameters = dict(model.named_parameters())
+        _refuse_no_numbers(parameters)
+        if empty := [name for name, tensor in parameters.items() if tensor.ndim > 1 and not tensor.any()]:
+            raise ValueError(f"{empty[0]} holds nothing but zeros")
+        return model
+
+
+def _refuse_no_numbers(tensors: "Mapping[str, torch.Tensor]") -> None:
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise ValueError(f"{name} holds values that are no numbers")
+
+
+def adapter_base(folder: Path) -> Path:
+    """Return the folder of the base model that the adapter in a folder names.
+
+    It is found where the adapter says, from its own folder on, or under the same name beside the adapter.
+
+    Raises:
+        DataError: it is in neither place.
+    """
+    named = json.loads((folder / ADAPTER).read_text("utf-8"))["base_model_name_or_path"]
+    for place in (folder / named, folder.parent / Path(named).name):
+        if (place / "config.json").exists():
+            return place.resolve()
+    expected = "the folder of its base model, or one of this name beside it"
+    raise DataError(folder, ADAPTER, "base_model_name_or_path", named, expected)
+
+
+def point_to_base(folder: Path) -> None:
+    """Let a saved adapter name its base by the way there from its own folder, where that lies nearby.
+
+    So both can be moved together. A folder without an adapter stays as it is, and so does one whose base was
+    never saved.
+    """
+    file = folder / ADAPTER
+    config = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    if not (named := config.get("base_model_name_or_path")):
+        return
+    base = Path(named).resolve()
+    if base.parent in folder.resolve().parents:
+        config["base_model_name_or_path"] = os.path.relpath(base, folder.resolve())
+        write_aside(file, json.dumps(config, indent=2, sort_keys=True))
+
+
+def read_gguf(file: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    """Read the causal language model in a GGUF file, in float32, and its tokenizer, to be saved.
+
+    transformers says nothing in one line here: give it a file that is known to be whole.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    given = {"gguf_file": file.name, **_SAFE}
+    tokenizer = AutoTokenizer.from_pretrained(file.parent, **given)
+    model = AutoModelForCausalLM.from_pretrained(file.parent, dtype="float32", **given)
+    # Without these, what is no longer quantized would be saved as if it were.
+    model.hf_quantizer, model.is_quantized = None, False
+    del model.config.quantization_config
+    return model, tokenizer
+
+
+@contextmanager
+def _told(folder: Path | str, what: str) -> Iterator[None]:
+    """Whatever the libraries raise over a broken file, as one line."""
+    try:
+        with warnings.catch_warnings():
+            # peft still uses a name that transformers has renamed.
+            warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)
+            yield
+    except Exception as error:
+        found = one_line(f"{type(error).__name__}: {error}")
+        expected = "a whole model as transformers saves it (safetensors, no code of its own)"
+        raise DataError(folder, what, "(files)", found, expected) from None

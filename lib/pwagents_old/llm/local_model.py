@@ -1,0 +1,278 @@
+"""A transformers model in this process: greedy or sampled replies, one by one or in batches.
+
+:class:`LocalModel` is the model behind ``local:FOLDER``; the model in memory (:class:`Loaded`) serves other
+decoders, too.
+"""
+
+import hashlib
+import json
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from pydantic import Field, ValidationError
+
+from pwagents.errors import DataError, InfrastructureError
+from pwagents.schema import Record, Usage
+from pwagents.seeds import derive_seed
+from pwagents_old.llm.chat import ChatModel, Reply, Request, alternating
+from pwagents_old.llm.failures import ContextTooLongError, RefusedError, one_line
+from pwagents_old.llm.fence import without_control_tokens
+from pwagents_old.llm.folder import dropped_by_template, read_model, read_tokenizer
+from pwagents_old.project import file_hash
+
+# What decides a reply; checkpoints hold other files besides (optimizer state, logs).
+_MODEL_FILES = (
+    "*.safetensors", "*config.json", "*.jinja", "tokenizer*", "vocab*", "merges*", "*tokens*.json",
+)  # fmt: skip
+
+
+class LocalModel(ChatModel):
+    """A causal language model from a folder, loaded at the first call; on the GPU if there is one.
+
+    A reply depends on its request alone, sampled ones too: the noise of each comes from its own key. In a
+    batch, sums may differ in the last bit from those of a request alone, which can matter only where two
+    tokens are all but equally likely.
+
+    Of the model's generation_config only the end tokens count: what else stands there (top_k, repetition
+    penalty) is no part of a request and would change replies unseen.
+
+    :meth:`reply` raises ContextTooLongError for a prompt that fills the context; RefusedError for a sampling
+    setting that is unknown or out of range, a broken model, a chat template that fails or drops functions;
+    InfrastructureError when the memory does not suffice.
+
+    Args:
+        folder: config, weights (or a PEFT adapter) and a tokenizer with a chat template.
+        batch_size: requests that :meth:`replies` generates at once.
+    """
+
+    def __init__(self, folder: Path | str, batch_size: int = 16):
+        self.folder, self.batch_size = Path(folder), batch_size
+
+    @cached_property
+    def name(self) -> str:
+        """The folder's name and a hash of the model in it: another training, another name."""
+        digest = hashlib.sha256()
+        for path in sorted({path for pattern in _MODEL_FILES for path in self.folder.glob(pattern)}):
+            digest.update(f"{path.name} {_content_hash(path)}\n".encode())
+        return f"{self.folder.resolve().name}@{digest.hexdigest()[:12]}"
+
+    def reply(self, request: Request) -> Reply:
+        return self.replies([request])[0]
+
+    def replies(self, requests: Sequence[Request]) -> list[Reply]:
+        jobs, replies = [self._job(request) for request in requests], dict[int, Reply]()
+        # Requests of like settings and length share a batch.
+        order = sorted(range(len(jobs)), key=lambda i: (jobs[i].group, len(jobs[i].prompt), i))
+        for _, group in groupby(order, key=lambda i: jobs[i].group):
+            alike = list(group)
+            for first in range(0, len(alike), self.batch_size):
+                part = alike[first : first + self.batch_size]
+                replies |= zip(part, self._generate([jobs[i] for i in part]), strict=True)
+        return [replies[i] for i in range(len(jobs))]
+
+    @cached_property
+    def loaded(self) -> "Loaded":
+        """The model in memory: roles with the same one share a copy, which goes with the last of them."""
+        with _loading:  # the first calls of several threads load once
+            key = (self.folder, self.name)  # its hash: a new training in the same folder is loaded anew
+            if (loaded := _in_memory.get(key)) is None:
+                loaded = _in_memory[key] = _load(self.folder)
+            return loaded
+
+    def _job(self, request: Request) -> "_Job":
+        try:
+            sampling = Sampling.model_validate(request.sampling)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise RefusedError(f"{self.name}: sampling {first['loc'][0]}: {first['msg']}") from None
+        prompt, context = self._prompt(request), self.loaded.context
+        if len(prompt) >= context:
+            text = f"{self.name}: a prompt of {len(prompt):,} tokens; the context is {context:,}"
+            raise ContextTooLongError(text)
+        # Seeded by the request alone: a model's name changes with the code that made it, samples must not.
+        seed = derive_seed(sampling.seed, request.key("local"))
+        return _Job(prompt, sampling, min(sampling.max_tokens, context - len(prompt)), seed)
+
+    def _prompt(self, request: Request) -> list[int]:
+        """Token ids of the conversation in the model's chat template, up to where the model goes on."""
+        tokenizer, tools = self.loaded.tokenizer, list(request.tools) or None
+        if tools and self.loaded.dropped:
+            dropped = ", ".join(self.loaded.dropped)
+            text = f"{self.name}: the chat template cannot tell a conversation with tools: {dropped}"
+            raise RefusedError(text)
+
+        # A copy, without halves of surrogate pairs, which tokenizers refuse, and without control tokens: a
+        # title that holds "<|im_end|>" must not end the turn that quotes it. Templates want arguments as
+        # objects; text that is no JSON stays text.
+        messages = json.loads(json.dumps(request.messages, ensure_ascii=False).encode("utf-8", "replace"))
+        for message in messages:
+            message["content"] = without_control_tokens(tokenizer, message.get("content") or "")
+            for call in message.get("tool_calls") or ():
+                with suppress(ValueError, TypeError, RecursionError):
+                    call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+
+        options = {"tools": tools, "tokenize": False, "add_generation_prompt": True}
+        options["date_string"] = "26 Jul 2024"  # Llama's own default, where it is not told of today
+        with self.loaded.lock:  # fast tokenizers are not safe to use from several threads
+            try:
+                try:
+                    text = tokenizer.apply_chat_template(messages, **options)
+                    first = messages[0]
+                    if first["role"] == "system" and first["content"].strip() not in text:
+                        raise ValueError("it drops the system message")
+                except Exception:  # some templates want user and assistant in turns, and nobody else
+                    text = tokenizer.apply_chat_template(alternating(messages), **options)
+            except Exception as error:  # a template is a program of others: it may raise anything
+                told = one_line(f"{type(error).__name__}: {error}")
+                raise RefusedError(f"{self.name}: the chat template failed ({told})") from None
+            return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def _generate(self, jobs: "Sequence[_Job]") -> list[Reply]:
+        """What the model writes after each prompt; jobs of one group."""
+        import torch
+
+        loaded, sampling = self.loaded, jobs[0].sampling
+        width = max(len(job.prompt) for job in jobs)
+        pads = [width - len(job.prompt) for job in jobs]
+        device = loaded.model.device
+        ids = [[loaded.pad] * pad + job.prompt for pad, job in zip(pads, jobs, strict=True)]
+        mask = [[0] * pad + [1] * (width - pad) for pad in pads]
+        try:
+            with loaded.lock, torch.inference_mode():
+                out = loaded.model.generate(
+                    torch.tensor(ids, device=device),
+                    attention_mask=torch.tensor(mask, device=device),
+                    max_new_tokens=max(job.space for job in jobs),
+                    do_sample=False,  # sampling is the noise of sampler
+                    logits_processor=sampler(sampling, [job.seed for job in jobs]),
+                    stop_strings=list(sampling.stops) or None,
+                    tokenizer=loaded.tokenizer,
+                )
+        except torch.OutOfMemoryError as error:
+            raise InfrastructureError(f"{self.name}: {error}; a smaller batch_size may do") from None
+        replies = []
+        for job, row in zip(jobs, out[:, width:].tolist(), strict=True):
+            row = row[: job.space]
+            end = next((i for i, token in enumerate(row) if token in loaded.ends), None)
+            # Special tokens stay: some tokenizers count <tool_call> among them.
+            text = loaded.tokenizer.decode(row[:end], skip_special_tokens=False)
+            cut = min((i for stop in sampling.stops if (i := text.find(stop)) >= 0), default=None)
+            ends_itself = end is not None and cut is None
+            tokens = len(row[:end]) + ends_itself  # the end token is counted, as endpoints do
+            usage = Usage(calls=1, prompt_tokens=len(job.prompt), completion_tokens=tokens)
+            reason = "length" if end is None and cut is None else "stop"
+            replies.append(Reply(text=text[:cut].strip(), finish_reason=reason, usage=usage))
+        return replies
+
+
+class Sampling(Record):
+    """The sampling settings that a local model knows, with OpenAI's names and defaults."""
+
+    temperature: float = Field(1.0, ge=0)
+    top_p: float = Field(1.0, gt=0, le=1)
+    max_tokens: int = Field(1024, ge=1)
+    stop: str | tuple[str, ...] = ()
+    seed: int = 0
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else self.stop
+
+
+def sampler(sampling: Sampling, seeds: Sequence[int]):
+    """What turns a greedy choice into a sample: noise on each row's logits, by a seed of its own.
+
+    torch's own sampling draws one noise for a whole batch: a reply would change with those beside it.
+    """
+    import torch
+    from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
+
+    if sampling.temperature == 0:
+        return LogitsProcessorList()
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+    def add_noise(_, scores):
+        # The largest of logits plus Gumbel noise is a draw from their softmax, and -log of an exponential
+        # variable is such noise. It is made on the CPU, so that a GPU draws the same.
+        noise = [torch.empty(scores.shape[1]).exponential_(generator=g).log_().neg_() for g in generators]
+        return scores.float() + torch.stack(noise).to(scores.device)
+
+    return LogitsProcessorList(
+        [TemperatureLogitsWarper(sampling.temperature), TopPLogitsWarper(sampling.top_p), add_noise]
+    )
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model in memory; ``lock`` lets one thread at a time use it. ``context`` in tokens. ``dropped``: see
+    :func:`pwagents_old.llm.folder.dropped_by_template`."""
+
+    model: Any
+    tokenizer: Any
+    pad: int
+    ends: frozenset[int]
+    context: int
+    dropped: list[str]
+    lock: threading.Lock
+
+
+_in_memory: WeakValueDictionary[tuple[Path, str], Loaded] = WeakValueDictionary()
+_loading = threading.Lock()
+
+
+def _load(folder: Path) -> Loaded:
+    import torch
+    from transformers import GenerationConfig
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # of reading weights, a widget in each cell that loads a model
+    gpu = torch.cuda.is_available()
+    try:
+        tokenizer = read_tokenizer(folder)
+        if tokenizer.chat_template is None:
+            raise RefusedError(f"{folder}: the tokenizer has no chat template; save one with it")
+        model = read_model(folder, "auto" if gpu else torch.float32)
+    except DataError as error:
+        raise RefusedError(str(error)) from None
+    model = model.to("cuda" if gpu else "cpu").eval()
+    ends = model.generation_config.eos_token_id
+    ends = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(ends)
+    model.generation_config = GenerationConfig(eos_token_id=sorted(ends), pad_token_id=pad)
+    context = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
+    dropped = dropped_by_template(tokenizer)
+    return Loaded(model, tokenizer, pad, frozenset(ends | {pad}), context, dropped, threading.Lock())
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A request made ready: its prompt's ids, settings, room for new tokens, and seed."""
+
+    prompt: list[int]
+    sampling: Sampling
+    space: int
+    seed: int
+
+    @property
+    def group(self) -> str:
+        """Jobs of the same group can be generated together."""
+        return self.sampling.model_dump_json(exclude={"seed"})
+
+
+def _content_hash(path: Path) -> str:
+    """SHA-256 of a file of a model. An adapter names its base by a path of this machine, of which the
+    folder's name alone counts, and its modules in the chance order of a set."""
+    if path.name == "adapter_config.json":
+        config = json.loads(path.read_text("utf-8"))
+        config["base_model_name_or_path"] = Path(config.get("base_model_name_or_path") or "").name
+        if isinstance(modules := config.get("target_modules"), list):
+            config["target_modules"] = sorted(modules)
+        return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+    return file_hash(path)

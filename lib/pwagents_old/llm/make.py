@@ -1,0 +1,96 @@
+"""Models from the strings of the parameter files: one store, one budget, one trial for all roles."""
+
+import threading
+from functools import cache, cached_property
+from pathlib import Path
+from urllib.parse import urlsplit
+from weakref import WeakSet
+
+from pwagents_old.llm.budget import Budget
+from pwagents_old.llm.chat import ChatModel
+from pwagents_old.llm.endpoints import is_loopback
+from pwagents_old.llm.local_model import LocalModel
+from pwagents_old.llm.openai_model import OpenAIModel
+from pwagents_old.llm.settings import Players, model_folder, parse_player
+from pwagents_old.llm.store import ResponseStore, StoredModel
+
+_in_use: "WeakSet[Models]" = WeakSet()
+
+
+def notes(store: Path) -> str:
+    """Tell what stands below tables of a run that keeps its replies in ``store``: see :meth:`Models.note`."""
+    here = {models.note() for models in _in_use if models.store == store}
+    return " ".join(sorted(here - {""}))
+
+
+class Models:
+    """The language models of a run, in all studies that a notebook makes.
+
+    Before the first reply is asked for that is not stored, each endpoint is tried out, those of roles that
+    play later too: a dead endpoint or a wrong key is found before any work.
+
+    Args:
+        players: endpoint, budget and workers.
+        store: the file that replies are kept in; what it holds is not asked again.
+    """
+
+    def __init__(self, players: Players, store: Path):
+        self.players, self.store = players, store
+        self._made: dict[str, StoredModel] = {}
+        self._lock = threading.Lock()
+        self._untried: list[OpenAIModel] = []
+        _in_use.add(self)
+
+    def __call__(self, spec: str) -> ChatModel:
+        """Make the model of ``spec``: nothing is loaded and nobody is asked before the first call.
+
+        Args:
+            spec: ``openai:gpt-4o-mini``, ``local:path/to/model`` or ``replay:gpt-4o-mini``, see
+                :mod:`pwagents_old.llm.settings`.
+
+        Raises:
+            ValueError: ``spec`` is none of the three or names no saved model, or the endpoint is no URL.
+        """
+        if spec not in self._made:
+            players, (provider, name) = self.players, parse_player(spec)
+            endpoint, inner = players.endpoint, None
+            if provider == "local":
+                endpoint, inner = "", LocalModel(model_folder(name))
+            if provider == "openai":
+                budget = _budget_of(self.store, players.budget_usd, players.budget_tokens)
+                options = {"endpoint": endpoint, "workers": players.workers, "budget": budget}
+                inner = OpenAIModel(name, players.base_url, **options)
+                self._untried.append(inner)
+                place = urlsplit(inner.base_url)
+                if not endpoint and is_loopback(place.hostname):
+                    endpoint = self._store.claim(inner.endpoint, name, place.hostname, place.port or 80)
+            options = {"sampling": players.sampling, "before_first": self._try_out}
+            self._made[spec] = StoredModel(inner, self._store, name, endpoint, **options)
+        return self._made[spec]
+
+    def note(self) -> str:
+        """Tell what stands below a table that the models played for; nothing where none was asked."""
+        lines = []
+        for model in self._made.values():
+            if model.found and isinstance(model.inner, OpenAIModel | None):
+                count = f"{model.found:,} of {model.found + model.asked:,}"
+                lines.append(f"{count} replies of {model.name} were stored ones")
+            lines += model.inner.notes() if isinstance(model.inner, OpenAIModel) else []
+        return "".join(f"{line[0].upper()}{line[1:]}. " for line in lines).strip()
+
+    def _try_out(self) -> None:
+        with self._lock:
+            while self._untried:
+                self._untried[-1].try_out()
+                self._untried.pop()
+
+    @cached_property
+    def _store(self) -> ResponseStore:
+        """Opened for the first language model, not before: rules need no file."""
+        return ResponseStore(self.store)
+
+
+@cache
+def _budget_of(store: Path, max_usd: float, max_tokens: int) -> Budget:
+    """The budget of all that keeps its replies in one file, in this process."""
+    return Budget(max_usd=max_usd, max_tokens=max_tokens)

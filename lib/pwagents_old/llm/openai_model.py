@@ -1,0 +1,259 @@
+"""Models behind an endpoint that speaks OpenAI's chat protocol: OpenAI, DeepSeek, vLLM, Ollama and others.
+
+One call: :meth:`OpenAIModel.reply` says a request in the endpoint's way, sends it, reads the answer. What an
+endpoint will not take is learned from its refusals: a sampling parameter is left out or renamed, the roles
+are made user and assistant in turns. What was learned holds for all later calls and is told.
+"""
+
+import json
+import random
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+from pwagents_old.llm.answers import count_usage, read_answer, read_json
+from pwagents_old.llm.budget import Budget
+from pwagents_old.llm.chat import ChatModel, Reply, Request, alternating
+from pwagents_old.llm.endpoints import endpoint_name, endpoint_url, open_client, proxy_of, secrets_of
+from pwagents_old.llm.failures import (
+    FINAL,
+    EndpointError,
+    Failure,
+    RefusedError,
+    RejectedError,
+    one_line,
+    sort_failure,
+)
+
+FIRST_WAIT_S = 0.5  # before the second attempt, at most; doubled from one to the next
+LONGEST_WAIT_S = 60.0  # a server that asks for more is given up
+# A prompt of so many bytes that counts as fewer tokens than a twelfth of them was not read whole.
+LONG_PROMPT, BYTES_A_TOKEN = 2000, 12
+# A parameter that is refused -> its other name, tried before it is left out.
+_OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+# What passes with no time: a certificate that is not trusted, no TLS there, a proxy that lets nobody through.
+_NEVER = re.compile(r"CERTIFICATE_VERIFY_FAILED|WRONG_VERSION_NUMBER|\A40[37]\b")
+_TRIAL = Request(
+    messages=(
+        {"role": "system", "content": "Answer in one word."},
+        {"role": "user", "content": "Are you there?"},
+    ),
+    sampling={"max_tokens": 256},  # a thought may come first
+)
+
+
+class OpenAIModel(ChatModel):
+    """A model at an endpoint, through the official client.
+
+    Failures that may pass (rate limit, server error, time-out, dropped connection, an answer that is no chat
+    completion) are tried again, with exponential back-off and jitter, not before the server's Retry-After.
+    Unusable replies (malformed tool JSON, cut off, empty) are returned: what to do is for who asked. Tokens
+    that the endpoint does not tell are counted as a third of the bytes, more than tokenizers make of them.
+
+    Args:
+        name: the model's name at the endpoint.
+        base_url: the endpoint; "" for the one in OPENAI_BASE_URL, else OpenAI's own.
+        endpoint: its name, which stored replies are told apart by; "" for :func:`endpoint_name` of the URL.
+        budget: what calls are paid from.
+        workers: calls under way at once, at most; fewer while the endpoint is congested.
+        timeout_s, total_s: seconds without a byte, and in all, after which an attempt has failed.
+        attempts: how often a call is tried in all.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str = "",
+        *,
+        endpoint: str = "",
+        budget: Budget | None = None,
+        workers: int = 64,
+        timeout_s: float = 120.0,
+        total_s: float = 600.0,
+        attempts: int = 8,
+    ):
+        self.name, self.workers, self.attempts = name, workers, attempts
+        self.base_url = endpoint_url(base_url)
+        self.endpoint = endpoint or endpoint_name(self.base_url)
+        self.budget, self.timeout_s, self.total_s = budget or Budget(), timeout_s, total_s
+        self.limiter = Limiter(workers)
+        self._names: dict[str, str | None] = {}  # a parameter -> its name here; None where it is not taken
+        self._alternates = False  # whether roles are user and assistant in turns
+        self._answers = False  # whether a call was answered
+        self._cut: tuple[int, int] | None = None  # bytes of a prompt, and the fewer tokens told of it
+        self._lock = threading.Lock()
+
+    def try_out(self) -> None:
+        """Ask one short question, before any work.
+
+        Raises:
+            InfrastructureError: as of :meth:`reply`, after two attempts.
+        """
+        self.reply(_TRIAL, 2)
+
+    def reply(self, request: Request, attempts: int | None = None) -> Reply:
+        """Ask until there is an answer, ``attempts`` times at most.
+
+        Raises:
+            EndpointError: every attempt failed.
+            RefusedError: at once, for a missing or wrong key, an unknown model, a setting out of range, a
+                request of a kind that was never answered.
+            ContextTooLongError, ContentFilterError, RejectedError: this request is refused, others are not.
+        """
+        attempt, attempts = 1, min(attempts or self.attempts, self.attempts)
+        while True:
+            # What is learned meanwhile, by other threads, is not what this attempt was refused for.
+            alternates = self._alternates
+            sampling = {self._names.get(name, name): value for name, value in request.sampling.items()}
+            sampling.pop(None, None)
+            if sampling.get("seed") is not None:
+                sampling["seed"] += request.sample  # else an endpoint that heeds the seed repeats itself
+            messages = alternating(request.messages) if alternates else request.messages
+            body = {"model": self.name, "messages": messages, **sampling}
+            if request.tools:
+                body["tools"] = request.tools
+            try:
+                with self.limiter.slot():
+                    reply = self.budget.pay(lambda body=body, sent=sampling: self._attempt(body, sent))
+                self._answers = True
+                return reply
+            except Failure as failure:
+                if self._learn(failure, alternates):
+                    continue  # said otherwise, it is another request
+                if failure.kind not in ("later", "congested"):
+                    raise self._final(failure, request) from None
+                if attempt >= attempts or failure.wait > LONGEST_WAIT_S:
+                    text = self._named(f"attempt {attempt} of {attempts}: {failure.text}")
+                    raise EndpointError(text) from None
+                # Full jitter: threads that failed together must not come back together. On top of what the
+                # server asks for, never before. Not seeded: it decides when a reply is made, not which.
+                back_off = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (attempt - 1))
+                wait = failure.wait + random.random() * back_off
+            time.sleep(wait)  # without a slot: others may call meanwhile
+            attempt += 1
+
+    def notes(self) -> list[str]:
+        """Tell of the calls so far what the endpoint did not take, and prompts that it cut."""
+        told = [
+            f"{other} in place of {name}" if other else f"no {name}" for name, other in self._names.items()
+        ]
+        if self._alternates:
+            told.append("the system message within the user's first one, and neighbours of one role as one")
+        told = [f"{self.name} was sent {how}" for how in told]
+        if self._cut:
+            told.append(
+                f"{self.name} counted {self._cut[1]:,} tokens in a prompt of {self._cut[0]:,} bytes: its "
+                "server seems to cut prompts, so these are results of a model that did not read them whole"
+            )
+        return told
+
+    def _attempt(self, body: dict[str, Any], sampling: dict[str, Any]) -> Reply:
+        import openai
+        from httpx2 import Response
+
+        # Half a surrogate pair becomes "?": it has no UTF-8 form.
+        content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+        try:
+            # chat.completions.create would check every message's fields, at twice the CPU time.
+            answer = self._client.post("/chat/completions", cast_to=Response, content=content)
+        except openai.APIStatusError as error:
+            told = read_json(error.response.content, self._secrets)
+            raise sort_failure(
+                error.status_code, told, error.response.headers, sampling
+            ) from None  # the client's error holds the server's words unabridged
+        except openai.APITimeoutError:
+            raise Failure("congested", "no answer in time") from None
+        except openai.APIConnectionError as error:
+            reason = str(error.__cause__ or "") or type(error.__cause__ or error).__name__
+            through = "the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
+            told = f"no connection{f' through {through}' if proxy_of(self.base_url) else ''} ({reason})"
+            if "CERTIFICATE" in reason:
+                told += "; SSL_CERT_FILE names the file of certificates to trust"
+            raise Failure("refused" if _NEVER.search(reason) else "later", told) from None
+        reply, told = read_answer(answer.content, self._secrets, sampling)
+        usage = count_usage(self.name, reply, len(content), told)
+        if len(content) > max(LONG_PROMPT, BYTES_A_TOKEN * usage.prompt_tokens, *(self._cut or ())):
+            self._cut = len(content), usage.prompt_tokens
+        return reply.model_copy(update={"usage": usage})
+
+    def _learn(self, failure: Failure, alternates: bool) -> bool:
+        """Remember how to say what the endpoint will not take; False where there is no other way."""
+        with self._lock:
+            for sent in failure.parameters:
+                own = next((own for own, other in self._names.items() if other == sent), sent)
+                if self._names.get(own, own) == sent:
+                    self._names[own] = None if own in self._names else _OTHER_NAME.get(own)
+            self._alternates |= failure.kind == "roles"
+        return bool(failure.parameters) or (failure.kind == "roles" and not alternates)
+
+    def _final(self, failure: Failure, request: Request) -> Exception:
+        """The error of a failure that no further attempt mends."""
+        text = self._named(failure.text)
+        trial = request.model_copy(update={"messages": _TRIAL.messages})
+        if request == trial:  # a short question is refused for no task's sake
+            return RefusedError(text)
+        # Is it this request that is rejected, or are all of its kind? A short one shows it.
+        if failure.kind in ("rejected", "roles") and self._answers:
+            with suppress(RefusedError):
+                self.reply(trial, 2)
+                return RejectedError(text)
+        return FINAL.get(failure.kind, RefusedError)(text)
+
+    def _named(self, text: str) -> str:
+        """``text`` with model and host before it, on one line."""
+        return f"{self.name} at {urlsplit(self.base_url).hostname}: {one_line(text, self._secrets)}"
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        return secrets_of(self.base_url)
+
+    @cached_property
+    def _client(self):
+        return open_client(self.base_url, self.timeout_s, self.total_s)
+
+
+class Limiter:
+    """Slots for calls, shared by threads: as many as the endpoint bears.
+
+    Endpoints do not say how many they bear, and it changes with what others ask of them. So the limit is
+    found as TCP finds its window: it starts at ``most``, a congested call (rate limit, time-out) halves it,
+    and as many good calls as there are slots add one. Clients that do so come to share an endpoint fairly.
+    """
+
+    def __init__(self, most: int):
+        self._most, self._slots = most, float(most)
+        self._under_way = self._halvings = 0
+        self._freed = threading.Condition()
+
+    @property
+    def slots(self) -> int:
+        """Calls that may be under way now."""
+        return int(self._slots)
+
+    @contextmanager
+    def slot(self) -> Iterator[None]:
+        """Wait for a slot and hold it for one call, whose outcome decides on the number of slots."""
+        with self._freed:
+            self._freed.wait_for(lambda: self._under_way < self.slots)
+            self._under_way += 1
+            halvings, is_congested, is_good = self._halvings, False, False
+        try:
+            yield
+            is_good = True
+        except Failure as failure:
+            is_congested = failure.kind == "congested"
+            raise
+        finally:
+            with self._freed:
+                self._under_way -= 1
+                if is_good:  # one slot more a round, however many there are
+                    self._slots = min(float(self._most), self._slots + 1 / self._slots)
+                # Calls under way together fail together, for one congestion: it is to be answered once.
+                elif is_congested and halvings == self._halvings:
+                    self._slots, self._halvings = max(1.0, self._slots / 2), self._halvings + 1
+                self._freed.notify_all()

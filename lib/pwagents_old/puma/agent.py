@@ -1,0 +1,136 @@
+"""The PUMA agent (PersonalWAB, 5): which function, then its parameter, each by a fine-tuned model.
+
+Step 1 completes a prompt of the instruction with the name of a function. Step 2 completes a prompt of
+instruction, task-specific memory and function with the bare parameter: a query, a review, or ids. Both are
+plain text, and greedy (``PUMA/test_llama.py``). Both are single-turn, so all prompts of a set of tasks are
+known beforehand, and :meth:`PumaAgent.act` answers many at once.
+
+Three things go by the protocol. *Published*: the memory is of the function that the task really asks for,
+also at the test, where step 1 names another one; a review's product is left out, as in ``test_llama.py``
+(the live agent of the repository tells it);
+and ids go through a set, which loses their order. *Leak-free*: the memory is of the function that step 1
+names, the product is told, and ids keep their order.
+
+Departure: 1. a reply of step 1 that names no function is a step lost (``test.py`` reads it as a review).
+Result: tables ``04_single_turn``, ``04_table_3``, ``04_table_5`` and ``04_table_6`` of notebook 04.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pwagents.schema import FUNCTION_OF, Action, Protocol
+from pwagents.seeds import rng
+from pwagents_old.lm.complete import complete
+from pwagents_old.puma.labels import as_text
+from pwagents_old.puma.memory import RECOMMEND, REVIEW, SEARCH, Recall, TaskMemory
+from pwagents_old.puma.prompts import Prompts
+from pwagents_old.puma.settings import Method
+from pwagents_old.web.environment import BeliefState
+
+NAME_TOKENS = 32  # of a function's name, at most (``PUMA/scripts/generate_function.sh``)
+ARGUMENT = {SEARCH: "query", RECOMMEND: "product_sequence", REVIEW: "review"}
+
+
+def completion_of(parameter: str | Sequence[str], recall: Recall, method: Method) -> str:
+    """Write a parameter as the model of step 2 does.
+
+    With numbers for ids, a product that the memory does not tell has none and is left out, and each product
+    stands once. Empty where nothing is left.
+    """
+    if isinstance(parameter, str) or method.ids == "asin":
+        return as_text(parameter)
+    number_of = {asin: str(number) for number, asin in enumerate(recall.ids, start=1)}
+    return ", ".join(number_of[asin] for asin in dict.fromkeys(parameter) if asin in number_of)
+
+
+def call_of(function: str, parameter: str | Sequence[str]) -> Action:
+    """Return the call of a function with its one parameter."""
+    value = parameter if isinstance(parameter, str) else list(parameter)
+    return Action(name=function, arguments={ARGUMENT[function]: value})
+
+
+def read_parameter(function: str, text: str, recall: Recall, method: Method, protocol: Protocol) -> Action:
+    """Read what the model of step 2 wrote as a call.
+
+    Unknown ids stay: the recommender passes over them, and of more than 30 known ones it takes the last 30.
+    """
+    if function != RECOMMEND:
+        return call_of(function, text.strip())
+    ids = [each.strip() for each in text.split(",")]
+    if method.ids == "number":
+        id_of = {str(number): asin for number, asin in enumerate(recall.ids, start=1)}
+        ids = [id_of.get(each, each) for each in ids]
+    if protocol == "published":
+        # The order of the published set depends on Python's hash seed; here on the text alone.
+        ids = sorted(set(ids))
+        ids = [ids[i] for i in rng(0, "order of a set", text).permutation(len(ids))]
+    return call_of(function, ids)
+
+
+def read_function(text: str) -> str:
+    """Read the function that step 1 names; empty where it names none or several."""
+    written = "".join(text.split())  # small tokenizers put spaces around underscores
+    named = [function for function in FUNCTION_OF.values() if function in written]
+    return named[0] if len(named) == 1 else ""
+
+
+@dataclass(frozen=True)
+class PumaAgent:
+    """Lets one model name the function and another one write its parameter.
+
+    Called with single states it keeps both models loaded; :meth:`act` loads them for all of its states.
+
+    Args:
+        identifier, writer: folders of the models of the two steps.
+        max_new_tokens, batch_size: of step 2.
+    """
+
+    identifier: Path
+    writer: Path
+    memory: TaskMemory
+    prompts: Prompts
+    method: Method
+    protocol: Protocol = "leak_free"
+    max_new_tokens: int = 256
+    batch_size: int = 8
+    _loaded: dict[Path, Any] = field(default_factory=dict, compare=False)
+
+    def __call__(self, state: BeliefState) -> Action:
+        return self.act([state], loaded=self._loaded)[0]
+
+    def act(
+        self, states: Sequence[BeliefState], asked: Sequence[str] = (), loaded: dict | None = None
+    ) -> list[Action]:
+        """Answer each state with one call, computed in batches. A reply that cannot be used is a step lost.
+
+        Args:
+            asked: the functions that the tasks really ask for; the memory's type under the published
+                protocol. Where they are not given, the memory is of the function that step 1 names.
+            loaded: of :func:`pwagents_old.lm.complete.complete`.
+        """
+        self.memory.prepare(states)
+        prompts = [self.prompts.identify(state.instruction) for state in states]
+        options: dict[str, Any] = {"batch_size": self.batch_size, "loaded": loaded}
+        named = complete(self.identifier, prompts, max_new_tokens=NAME_TOKENS, **options)
+        functions = [read_function(text) for (text,) in named]
+        of_memory = asked if self.protocol == "published" and asked else functions
+
+        # Step 2, where step 1 names a function.
+        places = [i for i, function in enumerate(functions) if function]
+        recalls = {i: self.memory.recall(states[i], of_memory[i], self.method) for i in places}
+        told = self.protocol == "leak_free"
+        prompt_of = {
+            i: self.prompts.parameter(states[i], functions[i], recalls[i], with_product=told) for i in places
+        }
+        # Prompts of one function and of like length share a batch, which takes as long as its longest.
+        places.sort(key=lambda i: (functions[i], len(prompt_of[i])))
+        prompts = [prompt_of[i] for i in places]
+        written = complete(self.writer, prompts, max_new_tokens=self.max_new_tokens, **options)
+        problem = f"name one of {', '.join(FUNCTION_OF.values())}"
+        lost = {"problem": problem, "problem_kind": "unknown_function"}
+        actions = [Action(thought=text, **lost) for (text,) in named]
+        for i, (text,) in zip(places, written, strict=True):
+            actions[i] = read_parameter(functions[i], text, recalls[i], self.method, self.protocol)
+        return actions

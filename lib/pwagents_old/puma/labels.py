@@ -1,0 +1,244 @@
+"""What PUMA learns to write (PersonalWAB, 5.2): a label for each train task, pairs of its own parameters.
+
+Of labels, ``published`` is what ``PUMA/prepare_param_data.py`` writes:
+
+- search: a query that a language model (gpt-4o-mini) writes from instruction and memory, which is not cut;
+  for a test task the product's title, a placeholder;
+- recommend: the last 30 earlier purchases, in time order, whose main category is the *target's*; where there
+  are none, the target itself;
+- review: what the user really wrote.
+
+``leak_free`` is the same in kind, and knows nothing of the target: the category is that of the remembered
+purchase which is closest to the instruction, and a task whose input or label tells the answer is left out.
+
+Pairs are the model's own parameters, scored in the shop. For each train task the fine-tuned model samples a
+beam of parameters at a high temperature (``generate_param_dpo.sh``: 10 beams, temperature 1.5). Each is
+carried out in the shop to learn in, and its result accuracy goes into a dict by its text, so that equal texts
+count once (``test.py --evaluate_dpo``). Every task makes a pair (``prepare_dpo_data.py``): the first of the
+best texts is chosen, the last of the worst is rejected. Where all do equally well these are ties, and where
+all are one text it is both.
+
+Departures: 1. where no language model is set, :func:`offline_queries` writes the queries by a rule. 2. A
+candidate is graded as everywhere here: a target at rank r is worth 1 - (r - 1) / 10, a review at least 0, a
+malformed call 0.
+
+Result: tables ``04_labels``, ``04_label_examples``, ``04_label_worth`` and ``04_pairs`` of notebook 04, in
+seconds; with a language model, a call for each search of the train tasks.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pwagents.errors import NotEvaluableError
+from pwagents.schema import FUNCTION_OF, Action, Product, Split, Task
+from pwagents.results.metrics import attempts
+from pwagents_old.llm.chat import ChatModel, Request, ask_all
+from pwagents_old.llm.make import Models
+from pwagents_old.puma.memory import SEARCH, TaskMemory
+from pwagents_old.puma.prompts import Prompts
+from pwagents_old.puma.settings import LabelKind, PreferenceSettings, PumaPlayers
+from pwagents_old.web.environment import BeliefState, WebEnvironment
+
+MOST_RECOMMENDED = 30  # ids in a label, as many as the function reads
+Outcome = Literal["differs", "tie", "one text"]  # of a pair: what it teaches
+LABELLED, AGAIN = "labelled", "labelled, bought before"
+
+
+class Begun(NamedTuple):
+    """A task and its belief state before the first step."""
+
+    task: Task
+    state: BeliefState
+
+    @property
+    def function(self) -> str:
+        """The function that the task really asks for."""
+        return FUNCTION_OF[self.task.type]
+
+
+class Label(NamedTuple):
+    """A task with the parameter to learn: a query, a review, or ids, oldest first."""
+
+    begun: Begun
+    parameter: str | tuple[str, ...]
+
+
+def as_text(parameter: str | Sequence[str]) -> str:
+    """Write a parameter as the paper's model does: a text, or ids joined by commas."""
+    return parameter if isinstance(parameter, str) else ", ".join(parameter)
+
+
+QueryWriter = Callable[[Sequence[Begun]], list[str]]
+StartEpisode = Callable[[Task], WebEnvironment]
+
+
+def begin_tasks(tasks: Sequence[Task], start: StartEpisode) -> list[Begun]:
+    """Read each task's belief state before the first step; what cannot be evaluated is left out."""
+    begun = []
+    for task in tasks:
+        try:
+            begun.append(Begun(task, start(task).state))
+        except NotEvaluableError:
+            continue
+    return begun
+
+
+def make_labels(
+    kind: LabelKind,
+    tasks: Sequence[Begun],
+    memory: TaskMemory,
+    write_queries: QueryWriter,
+    split: Split = "train",
+) -> tuple[list[Label], Counter]:
+    """Label tasks, as published or leak-free.
+
+    Returns:
+        The labels, and counts by ``(type, outcome)``. The outcomes are "labelled"; "labelled, bought before":
+        the target, or a product of its title, stands in the user's past, so that a label may name it; and
+        where leak-free labels are left out "nothing to say", "target in the input", "target in the label".
+    """
+    products = memory.products
+    searches = [begun for begun in tasks if begun.function == SEARCH]
+    titles = [products[begun.task.target].title for begun in searches]
+    queries = iter(write_queries(searches) if split == "train" else titles)
+    labels, counts = [], Counter()
+    for begun in tasks:
+        task, state = begun
+        if task.type == "search":
+            parameter = next(queries)
+        elif task.type == "recommend":
+            # Published, the category is the target's; leak-free, that of the closest purchase.
+            closest = [behavior.parent_asin for behavior in memory.retrieve(state)[:1]]
+            known = [task.target] if kind == "published" else closest
+            bought = [behavior.parent_asin for behavior in state.history]
+            own = [
+                asin for asin in bought for one in known if products[asin].category == products[one].category
+            ]
+            parameter = tuple(own[-MOST_RECOMMENDED:])
+            if kind == "published":
+                parameter = parameter or (task.target,)
+        else:
+            parameter = task.review.text
+        outcome = AGAIN if task.type != "review" and bought_before(begun, products) else LABELLED
+        if kind == "leak_free":
+            outcome = _leak(begun, parameter, products) or outcome
+        counts[task.type, outcome] += 1
+        if outcome in (LABELLED, AGAIN):
+            labels.append(Label(begun, parameter))
+    return labels, counts
+
+
+def bought_before(begun: Begun, products: Mapping[str, Product]) -> bool:
+    """Whether the target, or a product of its title, stands in the user's past."""
+    names = _names(products[begun.task.target])
+    return any(names & _names(products[behavior.parent_asin]) for behavior in begun.state.history)
+
+
+def _leak(begun: Begun, parameter: str | tuple[str, ...], products: Mapping[str, Product]) -> str:
+    """Say why a leak-free label is left out; empty where it is not."""
+    task, state = begun
+    if not parameter:
+        return "nothing to say"
+    if task.type == "review":
+        # The same words may stand in an earlier review, which memory would show.
+        earlier = {behavior.review.text.strip() for behavior in state.history}
+        return "target in the input" * (task.review.text.strip() in earlier)
+    names = _names(products[task.target])
+    if any(name in state.instruction.casefold() for name in names):
+        return "target in the input"
+    tells = any(name in as_text(parameter).casefold() for name in names)
+    return "target in the label" * (tells and not bought_before(begun, products))
+
+
+def _names(product: Product) -> set[str]:
+    return {product.parent_asin.casefold(), product.title.casefold()}
+
+
+def query_writer(players: PumaPlayers, replies: Path, memory: TaskMemory, prompts: Prompts) -> QueryWriter:
+    """Return who writes the queries of labels: the rule, or the model of the settings.
+
+    Args:
+        replies: the file that keeps a language model's replies.
+    """
+    if players.label_writer == "offline":
+        return partial(offline_queries, memory)
+    return partial(llm_queries, Models(players, replies)(players.label_writer), memory, prompts)
+
+
+def offline_queries(memory: TaskMemory, searches: Sequence[Begun]) -> list[str]:
+    """Write queries by a rule: the word that recurs in the closest purchase's section, then the instruction.
+
+    Content words of the instruction alone find less, and a small model copies a whole text better than
+    chosen words of it.
+    """
+    return [f"{memory.recurring(state)} {state.instruction}".strip() for _, state in searches]
+
+
+def llm_queries(
+    model: ChatModel, memory: TaskMemory, prompts: Prompts, searches: Sequence[Begun]
+) -> list[str]:
+    """Let a language model write queries from instruction and memory, as published: one system message.
+
+    Where it refuses or says nothing, the rule writes the query.
+
+    Raises:
+        InfrastructureError: the model cannot be reached.
+    """
+    requests = []
+    for _, state in searches:
+        uncut = "|".join(memory.items(memory.retrieve(state), SEARCH))
+        message = {"role": "system", "content": prompts.write_query(state.instruction, uncut)}
+        requests.append(Request(messages=(message,), sampling={"temperature": 0.0}))
+    replies = ask_all(model, requests, "write queries")
+    written = [reply.text.strip() if reply and not reply.is_cut else "" for reply in replies]
+    return [query or rule for query, rule in zip(written, offline_queries(memory, searches), strict=True)]
+
+
+class Pair(NamedTuple):
+    """The chosen and the rejected text of a task, and the result accuracy (0 to 1) of both."""
+
+    begun: Begun
+    chosen: str
+    rejected: str
+    best: float
+    worst: float
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the pair teaches: something, nothing sure, nothing at all."""
+        if self.best > self.worst:
+            return "differs"
+        return "one text" if self.chosen == self.rejected else "tie"
+
+
+def carry_out(begun: Begun, action: Action, start: StartEpisode) -> float:
+    """Return the result accuracy of one call in an episode of its own; a malformed one is worth 0."""
+    environment = start(begun.task)
+    environment.step(action)
+    return max(attempts(environment.trajectory), default=0.0)
+
+
+def choose_pair(begun: Begun, scores: Mapping[str, float]) -> Pair:
+    """Take the first of the best and the last of the worst texts.
+
+    Args:
+        scores: text -> result accuracy, in the order of the beam.
+    """
+    chosen, rejected = max(scores, key=scores.get), min(reversed(scores), key=scores.get)
+    return Pair(begun, chosen, rejected, scores[chosen], scores[rejected])
+
+
+def part(pairs: Sequence[Pair], preferences: PreferenceSettings) -> tuple[list[Pair], list[Pair]]:
+    """Part pairs into those to learn from and those to judge by, which are the same for all settings.
+
+    The last share of the tasks is held out. Where none is, all are learned from and judged by. A pair that
+    does not differ says nothing of a preference, so it judges nothing.
+    """
+    n = round(len(pairs) * (1 - preferences.held_out))
+    learned, held_out = pairs[:n], pairs[n:] if preferences.held_out else pairs
+    differing = [pair for pair in learned if pair.outcome == "differs"]
+    judges = [pair for pair in held_out if pair.outcome == "differs"]
+    return list(learned) if preferences.pairs == "every_task" else differing, judges

@@ -1,0 +1,87 @@
+"""The words of PUMA's prompts: ours, or the published ones of a clone of the official repository.
+
+Both are plain text without a chat template, with the placeholders of the published ``PUMA/utils.py``.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pwagents_old.agents.conversation import HISTORY, TASK_SPECIFIC
+from pwagents_old.lm.exercises import function_prompt, parameter_prompt
+from pwagents_old.puma.memory import REVIEW, Recall
+from pwagents_old.web.environment import BeliefState
+from pwagents_old.web.official_prompts import MARK, fill, official_prompts, published_category
+
+OFTEN = "Often:"  # before the word of the hint
+# By the name of the published constant; the last one stands in its function generate_search_query.
+OURS = {
+    **{form.name: form.text for form in (HISTORY, *TASK_SPECIFIC.values())},
+    "PRODUCT_INFO_PROMPT": """
+The review is of this product.
+Title: <Title>
+Price: <Price>
+Store: <Store>
+Main Category: <Main Category>
+""",
+    "PARAM_PROMPT": parameter_prompt("<Instruction>", "<Memory>", "<Tool>"),
+    "FUNCTION_PROMPT": function_prompt("<Instruction>"),
+    "QUERY": """\
+A customer's assistant looks for a product in an online shop. Write what it types into the search field: what
+the customer asks for, and of what they leave open what their past purchases make most likely. Reply with the
+query alone.
+
+Instruction: <Instruction>
+
+Past purchases: <Memory>
+""",
+}
+
+
+class Prompts(NamedTuple):
+    """The forms of all texts.
+
+    Args:
+        texts: name of the published constant -> form.
+        origin: what tables say of the prompts.
+    """
+
+    texts: Mapping[str, str]
+    origin: str
+
+    def identify(self, instruction: str) -> str:
+        """Fill the prompt of step 1."""
+        return fill(self.texts["FUNCTION_PROMPT"], {"<Instruction>": instruction})
+
+    def parameter(
+        self, state: BeliefState, function: str, recall: Recall, *, with_product: bool = True
+    ) -> str:
+        """Fill the prompt of step 2.
+
+        Args:
+            with_product: tell a review's product behind the instruction. The published code does so where it
+                trains and in its live agent, and leaves it out in ``PUMA/test_llama.py``.
+        """
+        instruction, product = state.instruction, state.product
+        if function == REVIEW and with_product and product is not None:
+            values = {"<Title>": product.title, "<Price>": str(product.price)}
+            values |= {"<Store>": str(product.store), "<Main Category>": published_category(product)}
+            instruction += fill(self.texts["PRODUCT_INFO_PROMPT"], values)
+        memory = f"{recall.text}\n{OFTEN} {recall.hint}" if recall.hint else recall.text
+        values = {"<Instruction>": instruction, "<Memory>": memory, "<Tool>": function}
+        return fill(self.texts["PARAM_PROMPT"], values)
+
+    def write_query(self, instruction: str, memory: str) -> str:
+        """Fill the prompt of the language model that writes queries to learn from."""
+        values = {"<Instruction>": instruction, "<Memory>": memory}
+        return fill(self.texts["QUERY"], values)
+
+
+def load_prompts(repo: str = "") -> Prompts:
+    """Read the words of the prompts (:func:`pwagents_old.web.official_prompts.official_prompts`).
+
+    Args:
+        repo: the folder of a clone, seen from the project's root; an empty text for our own words.
+    """
+    texts, origin = official_prompts(repo)
+    # Where the published query's prompt puts its values in, the reading leaves marks.
+    return Prompts({name: texts.get(f"PUMA {name}", own).strip(MARK) for name, own in OURS.items()}, origin)

@@ -1,0 +1,160 @@
+"""GRPO and PPO on whole episodes, in one loop (Orion, 4.3 and Algorithm 1; PPO is the baseline of its 5.1).
+
+A step plays episodes, pays them, turns rewards into an advantage of each sampled token, and updates the
+policy by the clipped loss: ``epochs`` passes over its episodes, in ``minibatches`` parts each. GRPO compares
+the episodes of one task with each other (Guo et al. 2025), PPO each token's outcome with what a critic
+foresaw (Schulman et al. 2017). All else is the same: start, episodes, reward, loss, folder, log.
+
+Where we depart from the papers:
+
+1. Orion trains by veRL and prints no learning rate, number of updates or critic for it; ours are settings.
+2. The loss is the mean over a part's sampled tokens, not over episodes (``loss_type``).
+3. PPO's critic reads the policy's hidden states and is fitted to them apart, to what was really still to
+   come (:class:`Critic`).
+4. Nothing is compared within a task by PPO, so equally many episodes serve better as one of each of many
+   tasks (``num_generations`` 1): from a few tasks the critic learns by heart how these ended.
+5. GAE's lambda is 1 unless asked otherwise. Below 1 a reward reaches back about 1 / (1 - lambda) tokens by
+   itself, farther only through the critic. As long as that foresees nothing, this is a discount:
+   questions make the way to the reward longer, so they cost.
+
+With one update a step the ratio is 1 and the clipping never acts; ``clip_fraction`` says so.
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pwagents.progress import progress
+from pwagents.schema import Task
+from pwagents.seeds import derive_seed, rng
+from pwagents_old.lm.trainer import checkpoint_step, quiet
+from pwagents_old.rl.advantages import critic_advantages, token_advantages
+from pwagents_old.rl.learner import Learner, make_accelerator
+from pwagents_old.rl.log import append_row, is_flat, open_run
+from pwagents_old.rl.rollout import Evaluate, Play, StepRewards, play_batch, summarize
+from pwagents_old.rl.settings import GrpoSettings, PpoSettings
+
+
+@quiet()
+def train_policy(
+    model: Any,
+    tokenizer: Any,
+    tasks: Sequence[Task],
+    play: Play,
+    rewards: StepRewards,
+    config: GrpoSettings | PpoSettings,
+    folder: Path | str,
+    evaluate: Evaluate | None = None,
+) -> Path:
+    """Train a policy by GRPO or PPO, as ``config`` says; a killed run goes on from its last checkpoint.
+
+    Args:
+        model: a folder, or a model, which is then trained in place (peft's adapters may be on it).
+        tokenizer: the model's; it is saved with it.
+        play: plays one episode of each task it is given; a task comes ``num_generations`` times in a row. Its
+            chance must come from its seed alone, and its rollouts tell the temperature they were sampled at.
+        rewards: R_t of each step of an episode.
+        folder: of this run alone; holds its log, its checkpoints and the result.
+        evaluate: every ``eval_steps``, its numbers join the log as ``eval_<name>``; by its ``return`` the
+            training may stop (``stop_when_flat``).
+
+    Returns:
+        ``folder/model``, the trained model and its tokenizer. Where it stands already, nothing is trained.
+
+    Raises:
+        DataError: the folder holds a run with other settings.
+        ImportError: the tracker is not installed.
+        RuntimeError: training diverged.
+        ValueError: no tasks, settings that do not go together, or a rollout that contradicts itself.
+    """
+    import torch
+
+    folder, accelerator = Path(folder).resolve(), make_accelerator(config, Path(folder).resolve())
+    rank, main = accelerator.process_index, accelerator.is_main_process
+    share = config.prompts_per_step // accelerator.num_processes
+    # One process writes settings and removes broken checkpoints; the others then find all in order.
+    with accelerator.main_process_first():
+        checkpoint, rows = open_run(folder, config, tasks)
+    if (folder / "model").exists():
+        return folder / "model"
+    if config.report_to != "none":
+        accelerator.init_trackers("pwagents")
+
+    def write(row: dict[str, float]) -> None:
+        rows.append(row)
+        if main:
+            append_row(folder, row)
+        accelerator.log({name: value for name, value in row.items() if name != "step"}, step=row["step"])
+
+    # The tasks of the whole run, ``prompts_per_step`` for each step: every pass over them shuffled anew.
+    if not tasks:
+        raise ValueError("there are no tasks to train on")
+    in_order: list[Task] = []
+    while len(in_order) < config.max_steps * config.prompts_per_step:
+        epoch = str(len(in_order) // len(tasks))
+        in_order += [tasks[i] for i in rng(config.seed, "order of tasks", epoch).permutation(len(tasks))]
+
+    learner = Learner(model, config, accelerator)
+    if checkpoint:
+        accelerator.load_state(checkpoint, strict=False)  # what is not trained is not in it
+    elif evaluate and config.eval_steps and not rows:
+        write({"step": 0} | learner.evaluate(evaluate))
+    first, method = checkpoint_step(checkpoint), "PPO" if learner.critic else "GRPO"
+    is_over = config.stop_when_flat and is_flat(rows)  # killed before the model was saved
+    steps = range(first, first if is_over else config.max_steps)
+    bar = progress(steps, initial=first, total=config.max_steps, desc=method, disable=not main)
+    for step in bar:
+        # Play each task of the step several times in a row, and pay: R_t of each step of each episode.
+        start, done = time.perf_counter(), step + 1
+        prompts = in_order[step * config.prompts_per_step :][rank * share :][:share]
+        batch = [task for task in prompts for _ in range(config.num_generations)]
+        seed = derive_seed(config.seed, "rollouts", str(step), str(rank))
+        played = play_batch(learner.player, batch, play, rewards, seed)
+        row = summarize(played) | {"rollout_seconds": time.perf_counter() - start}
+
+        # Look back at what was sampled before the policy moves. The old log-probabilities of the ratio are
+        # the trainer's own; one update of fresh episodes computes them itself.
+        look = learner.look_back(played.rollouts)
+
+        # Compare each episode with the others of its task, or each token's outcome with the critic's value.
+        if learner.critic:
+            values = learner.critic.values(learner.features).cpu()
+            advantages, returns = critic_advantages(played, values, config)
+        else:
+            advantages = token_advantages(played, config)
+        advantages = look.spread(advantages)
+
+        # Update the policy: several times where the settings say so. Episodes of a task stay together.
+        groups, numbers = torch.arange(len(batch)).view(share, -1), []  # of the batch, a task each
+        warms_up = learner.critic and step < config.value_warmup_steps
+        for epoch in range(0 if warms_up else config.epochs):
+            order = range(share)
+            if config.minibatches > 1:
+                order = rng(config.seed, "minibatches", str(step), str(epoch), str(rank)).permutation(share)
+            for part in groups[list(order)].tensor_split(config.minibatches):
+                numbers.append(learner.update(look, advantages, part.flatten()))
+        if numbers:
+            row |= {name: float(np.mean([each[name] for each in numbers])) for name in numbers[0]}
+            row["learning_rate"] = learner.schedule.get_last_lr()[0]
+            learner.schedule.step()
+        if learner.critic:
+            row["explained"] = learner.critic.fit(learner.features, returns, seed)
+
+        # Log, evaluate, save.
+        means = torch.tensor(list(row.values()), dtype=torch.float64, device=accelerator.device)
+        row = {"step": done} | dict(zip(row, accelerator.reduce(means, "mean").tolist(), strict=True))
+        row["seconds"] = time.perf_counter() - start
+        if evaluate and config.eval_steps and (done % config.eval_steps == 0 or done == config.max_steps):
+            row |= learner.evaluate(evaluate)
+        write(row)
+        bar.set_postfix(reward=f"{row['reward']:.2f}", refresh=False)
+        if config.save_steps and done % config.save_steps == 0:
+            learner.save_checkpoint(folder / f"checkpoint-{done}")
+        if config.stop_when_flat and "eval_return" in row and is_flat(rows):
+            break
+    learner.save(tokenizer, folder / "model")
+    accelerator.end_training()
+    return folder / "model"

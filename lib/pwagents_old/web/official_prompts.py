@@ -1,0 +1,213 @@
+"""The prompts published with PersonalWAB, read at run time from a clone of HongruCai/PersonalWAB.
+
+They are not part of this project. The clone's files are parsed, never executed. Of a text that a function
+puts together its pieces are taken, with :data:`MARK` where a value goes (:func:`put`). Products and profiles
+are told as the published code tells them, as far as our types keep what its files hold: a price is a number,
+and what details nest is text.
+"""
+
+import ast
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pwagents.errors import DataError
+from pwagents.schema import Product, UserProfile
+from pwagents_old.project import project_path
+
+MARK = "\0"
+_AGENTS, _ENVS = "PersonalWAB/agents", "PersonalWAB/envs"
+_CALLS, _REACT = f"{_AGENTS}/gpt_function_calling_agent.py", f"{_AGENTS}/chat_react_agent.py"
+_USER, _FUNCTIONS = f"{_ENVS}/user.py", f"{_ENVS}/pwab/functions"
+# The published functions in their order; each has its description for OpenAI.
+FUNCTIONS = (
+    *("search_product_by_query", "get_recommendations_by_history", "add_product_review"),
+    *("get_product_details_by_asin", "stop"),
+)
+# The fine-tuned PUMA has forms of its own, called "PUMA ...".
+PUMA = "PUMA/utils.py"
+PUMA_FORMS = (
+    *("HISTORY_PROMPT", "TS_SEARCH_PROMPT", "TS_REC_PROMPT", "TS_REV_PROMPT"),
+    *("PRODUCT_INFO_PROMPT", "PARAM_PROMPT", "FUNCTION_PROMPT"),
+)
+CONSTANTS = {  # file -> its constants that are used; NAME=CONSTANT where the constant's own name is taken
+    f"{_ENVS}/pwab/__init__.py": ("SYS_PROMPT_SINGLE", "SYS_PROMPT_MULTI"),
+    f"{_AGENTS}/utils.py": (
+        *("HISTORY_PROMPT", "MINI_HISTORY_PROMPT", "REACT_INST", "REFLECTION_INST"),
+        *("RECMIND_ST_PROMPT", "RECMIND_MT_PROPMT"),  # misspelt there
+        *("INTEREC_PROMPT", "INTEREC_MEMORY_PROMPT", "INTEREC_UPDATE_MEM_PROMPT"),
+        *("TS_SEARCH_PROMPT", "TS_REC_PROMPT", "TS_REV_PROMPT", "TS_AGENT_PROMPT", "TS_AGENT_MT_PROMPT"),
+    ),
+    _USER: (
+        *("USER_PROMPT", "USER_PROMPT_REVIEW", "PROFILE_PROMPT", "PRODUCT_PROMPT"),
+        *("PRICE", "DIVERSITY", "INTERACTION"),
+    ),
+    PUMA: tuple(f"PUMA {name}={name}" for name in PUMA_FORMS),
+    "scripts/tools/init_interecagent_memory.py": ("FIRST_HISTORY=PRODUCT_PROMPT", "USER_PROFILE_PROMPT"),
+    **{f"{_FUNCTIONS}/{name}.py": (f"{name}.__info__",) for name in FUNCTIONS},
+    f"{_FUNCTIONS}/get_recommendations_by_history.py": (
+        *("RECOMMENDED=Product_Prompt", "get_recommendations_by_history.__info__"),
+    ),
+    f"{_FUNCTIONS}/get_product_details_by_asin.py": (
+        *("DETAILS=Product_Prompt", "get_product_details_by_asin.__info__"),
+    ),
+}
+MEMORIES = ("last", "relevant", "random")
+BUILT = {  # name -> file, where in it a text is put together, and in which variable
+    **{
+        name: (_CALLS, f"memory == '{name}'", "mem")
+        for name in (*MEMORIES, "recmind", "interecagent", "taskspe")
+    },
+    **{f"react {name}": (_REACT, f"memory == '{name}'", "mem") for name in MEMORIES},
+    "react": (_REACT, "__init__", "self.sys_prompt"),
+    "react answer": (_REACT, "act", "obs"),
+    "task": (_USER, "LLMUserSimulationEnv", "obs"),
+    "PUMA QUERY": (PUMA, "generate_search_query", "prompt"),
+    "greeting": (_USER, "LLMUserSimulationEnv", "self.messages"),
+}
+
+Prompts = Mapping[str, Any]  # texts, descriptions of functions, and words for values of profiles
+
+
+class OfficialPrompts(NamedTuple):
+    """The prompts of a clone, and where they come from.
+
+    Args:
+        texts: by the names of :data:`CONSTANTS` and :data:`BUILT`; empty for our own prompts.
+        origin: what tables say of the prompts; its hash (12 hex digits) tells one version from another.
+    """
+
+    texts: Prompts
+    origin: str
+
+
+def official_prompts(repo: str | Path) -> OfficialPrompts:
+    """Read the prompts of a clone.
+
+    Args:
+        repo: the clone's folder, seen from the project's root; an empty text for our own prompts.
+
+    Raises:
+        DataError: a file or a text is missing, or a file is no Python.
+    """
+    if not str(repo):
+        return OfficialPrompts({}, "prompts: our own")
+    repo, modules, digest = project_path(Path(repo).expanduser()), {}, hashlib.sha256()
+    for name in dict.fromkeys([*CONSTANTS, *(file for file, _, _ in BUILT.values())]):
+        try:
+            content = (repo / name).read_bytes()
+            modules[name] = ast.parse(content)
+        except (OSError, SyntaxError, ValueError) as error:
+            expected = "a clone of HongruCai/PersonalWAB (make data), or no folder"
+            raise DataError(repo / name, "-", "(whole file)", error, expected) from None
+        digest.update(content)
+
+    # Constants are read as literals, texts that code puts together piece by piece: nothing is executed.
+    texts: dict[str, Any] = {}
+    for file, constants in CONSTANTS.items():
+        statements = (each for each in modules[file].body if isinstance(each, ast.Assign))
+        assigned = {ast.unparse(each.targets[0]): each.value for each in statements}
+        for constant in constants:
+            name, _, constant = constant.rpartition("=")
+            try:
+                texts[name or constant] = ast.literal_eval(assigned[constant])
+            except (KeyError, ValueError):
+                raise DataError(repo / file, "module", constant, "no such text", "a constant") from None
+    for name, (file, scope, variable) in BUILT.items():
+        texts[name] = _built(modules[file], scope, variable)
+        if not texts[name]:
+            raise DataError(repo / file, scope, variable, "no such text", "a text that is put together")
+    return OfficialPrompts(texts, f"prompts: official repository ({digest.hexdigest()[:12]})")
+
+
+def check_clone(repo: str) -> str:
+    """Refuse a clone that lacks prompts with the settings; one that is not there yet, when it is needed."""
+    if repo and project_path(repo).exists():
+        official_prompts(repo)
+    return repo
+
+
+def _built(module: ast.Module, scope: str, variable: str) -> str:
+    """The text that ``scope`` (a function, a class, the branch of a condition) puts into ``variable``."""
+    for node in ast.walk(module):
+        name = ast.unparse(node.test) if isinstance(node, ast.If) else getattr(node, "name", "")
+        if name != scope:
+            continue
+        text = ""
+        for each in (inner for statement in node.body for inner in ast.walk(statement)):
+            targets = [each.target] if isinstance(each, ast.AugAssign) else getattr(each, "targets", [])
+            if [ast.unparse(target) for target in targets] == [variable]:
+                text += _pieces(each.value, variable)
+        if text.strip(MARK):
+            return text
+    return ""
+
+
+def _pieces(node: ast.expr, variable: str) -> str:
+    """The text that an expression makes; of ``variable`` itself, which has been read before, nothing."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts) | ast.List(elts=parts):
+            return "".join(_pieces(part, variable) for part in parts)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _pieces(left, variable) + _pieces(right, variable)
+        case ast.Dict(values=[ast.Constant(), ast.Constant(value=content)]):  # a message as it is
+            return content
+    return "" if ast.unparse(node) == variable else MARK
+
+
+def put(text: str, *values: str) -> str:
+    """Put values in the places of the marks, in their order."""
+    return "".join(a + b for a, b in zip_longest(text.split(MARK), values, fillvalue=""))
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """Put ``values`` (placeholder -> text) into ``template``, in one pass: placeholders in values stay."""
+    pattern = "|".join(map(re.escape, values))
+    return re.sub(pattern, lambda match: values[match.group()], template)
+
+
+def published_category(product: Product) -> str:
+    """Tell a category as the files have it: one that they lack is read as "Other"."""
+    return "None" if product.category == "Other" else product.category
+
+
+def tell_product(form: str, product: Product, number: int = 0, **values: str) -> str:
+    """Fill a published form of a product; ``values`` are further ones, by placeholder without brackets."""
+    category = published_category(product)
+    known = {
+        "<NUM>": str(number),
+        "<Num>": str(number),
+        "<TITLE>": product.title,
+        **dict.fromkeys(("<PARENT_ASIN>", "<ASIN>"), product.parent_asin),
+        **dict.fromkeys(("<MAIN_CATEGORY>", "<CATEGORY>", "<CATEGORIES>"), category),
+        "<AVERAGE_RATING>": str(product.average_rating),
+        "<RATING_NUMBER>": str(product.rating_number),
+        "<PRICE>": str(product.price),
+        "<STORE>": str(product.store),
+        "<FEATURES>": str(list(product.features)),
+        "<DESCRIPTION>": str(list(product.description)),
+        "<DETAILS>": json.dumps(product.details),
+    }
+    return fill(form, known | {f"<{name}>": value for name, value in values.items()})
+
+
+def tell_profile(prompts: Prompts, profile: UserProfile) -> str:
+    """Fill the published form of a user's profile; a value that strays from its words is told as it is."""
+    words = {
+        "price_sensitivity": "PRICE",
+        "diversity_preference": "DIVERSITY",
+        "interaction_complexity": "INTERACTION",
+    }
+    # Two placeholders have names of their own; the others are called like their fields.
+    other = {"interaction_complexity": "<INTERACTION_STYLE>", "focus_aspect": "<FOCUS>"}
+    values = {}
+    for field, value in profile:
+        told = prompts[words[field]].get(value, value) if field in words else value
+        values[other.get(field, f"<{field.upper()}>")] = told
+    return fill(prompts["PROFILE_PROMPT"], values)
