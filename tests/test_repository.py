@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from tests import budgets
 
 ROOT = Path(__file__).resolve().parents[1]
 USERS = sorted([*(ROOT / "notebooks").glob("[0-9]*.ipynb"), *(ROOT / "benchmarks").glob("*.py")])
@@ -91,3 +92,11 @@ def test_models_and_tokenizers_are_read_in_one_place_alone():
     files = [*ROOT.glob("lib/**/*.py"), *ROOT.glob("notebooks/*.ipynb")]
     reads = re.compile(r"^(?!.*``).*\bAuto\w+\.from_pretrained\(", re.MULTILINE)
     assert [file.name for file in files if reads.search(file.read_text("utf-8"))] == ["folder.py"]
+
+
+def test_the_gate_fails_where_a_sum_has_grown(monkeypatch, capsys):
+    counted = budgets.count_sums()
+    monkeypatch.setattr(budgets, "SUMS", {name: (count, 0) for name, count in counted.items()})
+    assert budgets.main([]) == 0
+    monkeypatch.setitem(budgets.SUMS, "tests, lines", (counted["tests, lines"] - 1, 0))
+    assert budgets.main([]) == 1 and "1 too many" in capsys.readouterr().out

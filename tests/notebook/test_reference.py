@@ -69,15 +69,22 @@ def test_it_holds_what_is_read_and_no_place_of_whoever_ran_it(finished, tmp_path
     folder, _ = finished
     reference = tmp_path / "reference"
     (reference / "tables").mkdir(parents=True)
-    (reference / "tables" / "07_older.csv").touch()
+    for name in ("tables/07_older.csv", "tables/03_dropped.csv", "tables/03_dropped.html"):
+        (reference / name).touch()
+    (reference / "timings").mkdir()
+    older = (
+        {"notebook": "07_ablations", "status": "finished"},
+        {"notebook": "03_benchmark", "status": "finished"},
+    )
+    (reference / "timings" / "journal.jsonl").write_text("".join(json.dumps(row) + "\n" for row in older))
     make_reference(folder, reference)
     assert sorted(str(path.relative_to(reference)) for path in reference.rglob("*.*")) == [
         "figures/03_x.parquet", "figures/03_x.png", "notebooks/03_benchmark.ipynb", "runs/orion.parquet",
         "summary.csv", "tables/03_x.csv", "tables/03_x.html", "tables/07_older.csv", "timings/journal.jsonl",
     ]  # fmt: skip
     assert not any(PLACE.encode() in path.read_bytes() for path in reference.rglob("*.*"))
-    (row,) = (reference / "timings" / "journal.jsonl").read_text().splitlines()
-    assert json.loads(row)["settings"]["output_dir"] == "outputs/laptop"
+    row, other = map(json.loads, (reference / "timings" / "journal.jsonl").read_text().splitlines())
+    assert row["settings"]["output_dir"] == "outputs/laptop" and other == older[0]
     image, said = nbformat.read(reference / "notebooks" / "03_benchmark.ipynb", 4).cells[0].outputs
     assert set(image.data) == {"image/png", "text/plain"} and said.text == "in outputs/laptop"
     for picture in (b64decode(image.data["image/png"]), (reference / "figures" / "03_x.png").read_bytes()):

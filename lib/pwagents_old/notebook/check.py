@@ -11,8 +11,9 @@ Three things are compared:
 - laptop's tables with the committed ones (``outputs/reference``), row by row; how strictly says
   ``tolerances.yaml``.
 
-A mean over part of its tasks is compared with nothing. Ends with 0; with 1 where a cell FAILs; with 2 where a
-notebook began and did not finish, or a table that it left is gone. Notebooks that never began are listed.
+A mean over part of its tasks is compared with nothing. The exit status is 1 if a cell FAILs; 2 if a notebook
+began and did not finish, a table that it left is gone, the reference has a table that its notebook no longer
+makes, or one that none of its own runs made; else 0. Notebooks that never began are listed.
 """
 
 import sys
@@ -158,7 +159,7 @@ def _with_reference(table: pd.DataFrame, expected: pd.DataFrame, rule: Mapping[s
 
 
 def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str], list[str]]:
-    """Find notebooks that did not come to their end, tables that are missing, and notebooks never begun."""
+    """Return notebooks that did not come to their end, a line a missing table, and notebooks never begun."""
     # The last to start counts: an earlier run may write its row when the kernel ends. `evaluate` writes, too.
     journal = sorted(read_lines(output_dir / "timings" / "journal.jsonl"), key=lambda row: row["started"])
     last = {row["notebook"]: row for row in journal if row["notebook"][:2].isdigit()}
@@ -171,13 +172,26 @@ def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str],
     begun |= {name for name in names if last and name[:2] in made - {row[:2] for row in last}}
     unfinished = begun | {name for name, row in last.items() if row["status"] != "finished"}
 
-    expected = {table for row in last.values() for table in row.get("tables", ())}
+    recorded = {table for row in last.values() for table in row.get("tables", ())}
+    missing = [f"{table} is missing: its notebook should have left this table" for table in recorded - tables]
     if output_dir.name == PRESET:
-        rules = read_yaml("pwagents_old.notebook", "tolerances.yaml")["reference"]
-        optional = [rule["tables"] for rule in rules if "matched_by" in rule]
-        whole = {path.stem for path in (reference / "tables").glob("*.csv")}
-        expected |= {t for t in whole if t[:2] in made and not any(fnmatch(t, each) for each in optional)}
-    return sorted(unfinished), sorted(expected - tables), sorted(names - last.keys() - begun)
+        full = read_yaml("pwagents_old.notebook", "tolerances.yaml")["made_by_a_full_run"]
+        known = {path.stem for path in (reference / "tables").glob("*.csv")}
+        missing += [
+            f"{table} is in the reference and no longer made: make it, or remove it there"
+            for table in known - recorded - tables
+            if table[:2] in made and table not in full
+        ]
+    return sorted(unfinished), sorted(missing), sorted(names - last.keys() - begun)
+
+
+def stale_files(reference: Path) -> list[str]:
+    """Find the reference's tables that the runs in its own journal did not make."""
+    rows = {row["notebook"][:2]: row for row in read_lines(reference / "timings" / "journal.jsonl")}
+    made = {table for row in rows.values() for table in row.get("tables", ())}
+    files = (path for folder in ("tables", "timings/tables") for path in (reference / folder).glob("*.csv"))
+    stale = (path.stem for path in files if path.name[:2] in rows and path.stem not in made)
+    return [f"{table} is stale: the reference's own run did not make it" for table in sorted(stale)]
 
 
 def report(cells: list[Cell]) -> str:
@@ -219,10 +233,10 @@ def main() -> int:
     if output_dir.name != PRESET:
         notes.append(f"There is no reference for {output_dir.name}: its other numbers are not compared.")
     notes += [f"{name} began and did not finish: run it again" for name in unfinished]
-    notes += [f"{table} is missing: its notebook should have left this table" for table in missing]
+    notes += missing + (stale := stale_files(REFERENCE))
     notes += [f"Never begun: {', '.join(never_begun)}"] if never_begun else []
     print("\n".join(notes))
-    return 2 if unfinished or missing else int(any(cell.verdict == "FAIL" for cell in cells))
+    return 2 if unfinished or missing or stale else int(any(cell.verdict == "FAIL" for cell in cells))
 
 
 if __name__ == "__main__":

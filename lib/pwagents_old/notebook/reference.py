@@ -85,13 +85,16 @@ def read_first_episodes(path: Path, methods: Collection[str]) -> dict[str, dict[
 
 
 def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
-    """Write what ``output_dir`` holds over what is in ``reference``; what it does not hold stays.
+    """Write what ``output_dir`` holds over what is in ``reference``; notebooks that it lacks stay there.
+
+    Tables and figures that a notebook no longer makes are removed.
 
     Raises:
         ValueError: nothing has run there.
     """
     journal = output_dir / "timings" / "journal.jsonl"
-    rows = [row for row in read_lines(journal) if row["status"] == "finished"]
+    finished = {row["notebook"]: row for row in read_lines(journal) if row["status"] == "finished"}
+    rows = [*finished.values()]  # the last of each notebook
     if not rows:
         raise ValueError(f"{journal} lists no finished notebook; expected a preset's folder")
     places = sorted({row["settings"]["output_dir"] for row in rows}, key=len, reverse=True)
@@ -104,6 +107,10 @@ def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
 
     # Tables and figures, the latter with fewer colours; summary; notebooks, each image once; journal; runs.
     for folder, kinds in _COPIED.items():
+        for path in (reference / folder).glob("*"):
+            is_ours = any(path.name[:2] == name[:2] for name in finished)
+            if is_ours and not (output_dir / folder / path.name).exists():
+                path.unlink()
         for path in sorted((output_dir / folder).glob("*")):
             if path.suffix in kinds:
                 content = path.read_bytes()
@@ -120,6 +127,10 @@ def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
             shown["image/png"] = b64encode(png).decode()
         text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
         write_text(f"notebooks/{path.name}", text)
+    others = [
+        row for row in read_lines(reference / "timings/journal.jsonl") if row["notebook"] not in finished
+    ]
+    rows = sorted([*others, *rows], key=lambda row: row["notebook"])
     write_text("timings/journal.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     for path in sorted((output_dir / "runs").glob("*.jsonl")):
         write_episodes(read_lines(path), reference / "runs" / f"{path.stem}.parquet")
