@@ -30,13 +30,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from pwagents.data.amazon import load_amazon
+from pwagents.data.synthetic import make_world
 from pwagents.schema import FUNCTION_OF, Task
 from pwagents.seeds import rng
+from pwagents.settings import WorldSettings
 from pwagents.shop.search import build_search_engine
 from pwagents_old.agents.memory import Memory, behavior_text
 from pwagents_old.agents.plain import FunctionClassifier, PlainAgent
-from pwagents_old.data.amazon import load_amazon
-from pwagents_old.data.synthetic import WorldConfig, make_world
 from pwagents_old.embedding import DIMENSION, Embedder
 from pwagents_old.evaluation.breakdowns import sample_tasks
 from pwagents_old.evaluation.episodes import run_episodes
@@ -103,7 +104,7 @@ def peak_mb() -> float:
 def measure_size(n_products: int, n_users: int, n_tasks: int) -> list[dict]:
     """What each step costs at one size, a row a step: a world, its profiles, and the plain agent's tasks."""
     meter = Meter()
-    config = WorldConfig(n_users=n_users, n_products=n_products, history=HISTORY)
+    config = WorldSettings(n_users=n_users, n_products=n_products, history=HISTORY)
     benchmark = meter("make the world", lambda: make_world(config, seed=0).benchmark)
     engine = meter("search index", lambda: build_search_engine(benchmark.products))
     embedder = CheapEmbedder(batch_size=64)
@@ -149,7 +150,7 @@ def write_raw_files(folder: Path, gigabytes: float) -> float:
 
     The reviews are those of one embedded world, repeated; each copy has users of its own.
     """
-    benchmark = make_world(WorldConfig(n_users=300, n_products=36_000), seed=0).benchmark
+    benchmark = make_world(WorldSettings(n_users=300, n_products=36_000), seed=0).benchmark
     with open(folder / "meta.jsonl", "w", encoding="utf-8") as file:
         for product in benchmark.products.values():
             fields = product.model_dump(mode="json") | {"main_category": product.category, "images": []}

@@ -10,8 +10,9 @@ import httpcore2
 import pytest
 from hypothesis import settings
 
+from pwagents.data.synthetic import make_world
+from pwagents.settings import WorldSettings
 from pwagents_old import engine
-from pwagents_old.data.synthetic import WorldConfig, make_world
 from pwagents_old.embedding import Embedder
 from pwagents_old.lm.dialogues import dialogue_tokenizer
 from pwagents_old.lm.small import make_small_model
@@ -117,7 +118,7 @@ def ship(monkeypatch):
 # The world of the tests of agents that train; rooms with another one have fixtures of their own.
 @pytest.fixture(scope="session")
 def world():
-    return make_world(WorldConfig(n_users=12, n_products=400), seed=3)
+    return make_world(WorldSettings(n_users=12, n_products=400), seed=3)
 
 
 @pytest.fixture(scope="session")

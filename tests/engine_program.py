@@ -15,9 +15,10 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+from pwagents.data.synthetic import make_world
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
+from pwagents.settings import WorldSettings
 from pwagents_old import engine
-from pwagents_old.data.synthetic import WorldConfig, make_world
 from pwagents_old.evaluation.episodes import run_episodes
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.global_micro import profile_users
@@ -96,7 +97,7 @@ def play(folder, notes):
 
 def profile():
     """Profiles of a small shop's users, as JSON."""
-    benchmark = make_world(WorldConfig(n_users=8, n_products=120), seed=0).benchmark
+    benchmark = make_world(WorldSettings(n_users=8, n_products=120), seed=0).benchmark
     histories = {user: benchmark.train_period(user) for user in benchmark.behaviors}
     profiler = OfflineProfiler(Catalogue(benchmark.products))
     words = SimpleNamespace(encode=lambda texts, **_: worlds.Words().encode(texts))

@@ -171,14 +171,15 @@ def save_clone(folder: Path) -> Path:
     """A small world, a recommender and prompts in the files of PersonalWAB's repository."""
     import torch
 
-    from pwagents_old.data.synthetic import WorldConfig, make_world
+    from pwagents.data.synthetic import make_world
+    from pwagents.settings import WorldSettings
     from pwagents_old.web.sasrec import SasRec
     from pwagents_old.web.settings import SasRecSettings
 
     from .clone import make_clone
     from .personalwab_files import records, write_records
 
-    config = WorldConfig(**SIZES["data"], history=(10, 24))
+    config = WorldSettings(**SIZES["data"], history=(10, 24))
     benchmark = make_world(config, seed=0).benchmark
     write_records(records(benchmark), folder)
     torch.save(SasRec(len(benchmark.products), SasRecSettings()).state_dict(), folder / "pwab.pth")

@@ -11,7 +11,9 @@ from dataclasses import replace
 
 import pytest
 
+from pwagents.data.synthetic import make_world
 from pwagents.schema import Benchmark
+from pwagents.settings import WorldSettings
 from pwagents.shop.search import build_search_engine
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.interec import InteRecAgent, play_task
@@ -19,7 +21,6 @@ from pwagents_old.agents.memory import Memory
 from pwagents_old.agents.methods import METHODS
 from pwagents_old.agents.plain import FunctionClassifier, PlainAgent
 from pwagents_old.benchmark import references
-from pwagents_old.data.synthetic import WorldConfig, make_world
 from pwagents_old.embedding import Embedder
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.global_micro import contextual_profile, profile_users
@@ -47,7 +48,7 @@ def times_of_markers(text):
 @pytest.fixture(scope="module")
 def benchmark() -> Benchmark:
     """The embedded world, each user moved in time, every behaviour marked with its own."""
-    world = make_world(WorldConfig(n_users=12, n_products=150, history=(15, 30)), seed=0).benchmark
+    world = make_world(WorldSettings(n_users=12, n_products=150, history=(15, 30)), seed=0).benchmark
     shift = {user: i * 5 * MONTH for i, user in enumerate(sorted(world.behaviors))}
     products = dict(world.products)
 
@@ -94,7 +95,7 @@ def test_a_user_gets_the_latest_recommender_that_knows_no_future(recommenders):
     assert recommenders.at(last + 1) is recommenders.at(last) is recommenders.recommenders[-1]
     assert recommenders.at(last - 1) is recommenders.recommenders[-2]
     assert recommenders.at(first - 1).recommend(["anything"]) == []
-    world = make_world(WorldConfig(n_users=12, n_products=150), seed=0).benchmark
+    world = make_world(WorldSettings(n_users=12, n_products=150), seed=0).benchmark
     (date,) = RecommendersByTime.fit(world, CONFIG, seed=0, n_dates=4).dates  # one serves all
     expected = {user: [b.parent_asin for b in world.train_period(user)] for user in world.behaviors}
     assert training_sequences(world, date) == expected

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pwagents.data.amazon import load_amazon
 from pwagents.data.splits import parting_date
 from pwagents.schema import Action, Benchmark, Review, Task
-from pwagents_old.data.amazon import load_amazon
 from pwagents_old.lm.small import make_small_model
 from pwagents_old.notebook.settings import settings_values
 from pwagents_old.orion import study as orion_study

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 import yaml
 
+from pwagents.data.synthetic import make_world
 from pwagents.results.metrics import grade
 from pwagents.schema import Trajectory
 from pwagents_old import __main__ as shell
 from pwagents_old.benchmark.settings import DataNotebook
-from pwagents_old.data.synthetic import make_world
 from pwagents_old.notebook.forecast import forecast
 from pwagents_old.notebook.preflight import kind_of
 from pwagents_old.notebook.reference import read_episodes

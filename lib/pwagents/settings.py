@@ -98,6 +98,11 @@ class DataSettings(WorldSettings):
         }
         return names[self.source]
 
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the source's files, seen from the project's root."""
+        return ROOT / Path(self.data_dir).expanduser()
+
 
 class SasRecSettings(Group):
     """Shape and training of SASRec; the defaults are PersonalWAB's."""

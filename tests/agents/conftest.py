@@ -4,11 +4,12 @@ import threading
 
 import pytest
 
+from pwagents.data.synthetic import make_world
 from pwagents.schema import Usage
+from pwagents.settings import WorldSettings
 from pwagents.shop.search import build_search_engine
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.plain import FunctionClassifier, OfflinePolicy
-from pwagents_old.data.synthetic import WorldConfig, make_world
 from pwagents_old.llm.chat import ChatModel, Reply, ToolCall
 from pwagents_old.web.environment import UserReply, WebEnvironment, run_episode
 from pwagents_old.web.functions import Shop
@@ -42,7 +43,7 @@ def call(name, arguments="{}", text=""):
 
 @pytest.fixture(scope="session")
 def world():
-    return make_world(WorldConfig(n_users=30, n_products=240), seed=0)
+    return make_world(WorldSettings(n_users=30, n_products=240), seed=0)
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,11 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 
+from pwagents.data.synthetic import make_world
+from pwagents.settings import WorldSettings
 from pwagents.shop.search import build_search_engine
 from pwagents_old.benchmark.settings import BenchmarkNotebook
 from pwagents_old.benchmark.study import Study
-from pwagents_old.data.synthetic import WorldConfig, make_world
 from pwagents_old.notebook.run import Run
 
 matplotlib.use("Agg")
@@ -22,7 +23,7 @@ def closed_figures():
 
 @pytest.fixture(scope="session")
 def config():
-    return WorldConfig(n_users=60, n_products=1200, history=(10, 40))
+    return WorldSettings(n_users=60, n_products=1200, history=(10, 40))
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +38,7 @@ def engine(world):
 
 @pytest.fixture(scope="session")
 def small():
-    return make_world(WorldConfig(n_users=12, n_products=300), seed=0)
+    return make_world(WorldSettings(n_users=12, n_products=300), seed=0)
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,10 @@
 """Notebook 02's analyses: profiles judged by the truth, by searches, by their cost and by what users do."""
 
+from pwagents.data.synthetic import make_world
 from pwagents.schema import Review, Task
+from pwagents.settings import WorldSettings
 from pwagents.shop.search import Bm25Engine
 from pwagents_old.benchmark import analyses_02 as analyses
-from pwagents_old.data.synthetic import WorldConfig, make_world
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.global_micro import profile_users
 from pwagents_old.profiles.offline import OfflineProfiler
@@ -17,7 +18,7 @@ TASK = Task(
 
 
 def test_the_right_interest_is_found_mostly_and_never_where_it_is_unknown(embedder):
-    world = make_world(WorldConfig(n_users=30, n_products=400, history=(10, 60)), seed=0)
+    world = make_world(WorldSettings(n_users=30, n_products=400, history=(10, 60)), seed=0)
     benchmark, tasks = world.benchmark, world.benchmark.tasks["test"]
     histories = {task.user_id: benchmark.history(task, "test") for task in tasks}
     profiler = OfflineProfiler(Catalogue(benchmark.products))

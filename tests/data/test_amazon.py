@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pwagents.data.amazon import load_amazon
 from pwagents.data.splits import split_by_time
 from pwagents.schema import TASK_TYPES
-from pwagents_old.data.amazon import load_amazon
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[2] / "../shared/data"))
 REAL = DATA / "amazon_reviews_2023"
@@ -158,7 +158,7 @@ def test_review_without_text_is_kept_but_no_review_task_is_made(amazon_files, te
 LIMITED_LOAD = """
 import resource, sys
 from pathlib import Path
-from pwagents_old.data.amazon import load_amazon
+from pwagents.data.amazon import load_amazon
 
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 benchmark = load_amazon(Path(sys.argv[1]), n_users=50, max_products=500, memory_limit=sys.argv[2])

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pwagents.data.instructions import write_instruction
 from pwagents.schema import TASK_TYPES, Product, Review
 from pwagents.seeds import rng
-from pwagents_old.data.instructions import write_instruction
 
 CHARGER = Product(
     parent_asin="B08J6LZQZ6",

@@ -8,8 +8,9 @@ import gzip
 
 import pytest
 
+from pwagents.data import load_benchmark
 from pwagents.errors import DataError
-from pwagents_old.data import DataSettings, load_benchmark
+from pwagents_old.data.settings import DataSettings
 
 from .conftest import SIZES
 

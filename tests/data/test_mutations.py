@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from pwagents.data.amazon import load_amazon
+from pwagents.data.personalwab import load_personalwab
 from pwagents.errors import DataError
-from pwagents_old.data.amazon import load_amazon
-from pwagents_old.data.personalwab import load_personalwab
 
 from .conftest import DAY, FIRST
 

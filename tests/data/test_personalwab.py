@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pwagents_old.data.personalwab import FOLDER_IN_CLONE, load_personalwab, read_profiles
+from pwagents.data.personalwab import FOLDER_IN_CLONE, load_personalwab, read_profiles
 
 from .conftest import DAY, FIRST, stool
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents_old.data import DataSettings, load_benchmark
+from pwagents.data import load_benchmark
+from pwagents_old.data.settings import DataSettings
 
 from .conftest import SIZES
 

@@ -1,14 +1,14 @@
 """The embedded world: its size, its language, its knobs, and that its truth stays apart."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
-from pwagents_old.data.synthetic import WorldConfig, make_population, make_world
-from pwagents_old.data.synthetic.shop import domains
+from pwagents.data.synthetic import make_population, make_world
+from pwagents.data.synthetic.shop import domains
+from pwagents.settings import WorldSettings
 
-SMALL = WorldConfig(n_users=60, n_products=400)
+SMALL = WorldSettings(n_users=60, n_products=400)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def test_a_seed_makes_the_world_on_which_all_numbers_rest(seed, content_hash):
 
 
 def test_a_user_is_the_same_however_many_others_there_are(world):
-    fewer = make_world(replace(SMALL, n_users=3), seed=0)
+    fewer = make_world(SMALL.model_copy(update={"n_users": 3}), seed=0)
     assert fewer.benchmark.behaviors["U0002"] == world.benchmark.behaviors["U0002"]
 
 
@@ -34,14 +34,16 @@ def test_strangers_buy_in_the_same_shop_before_anybody_has_a_task(world):
     for bought in strangers.values():
         assert list(bought) == sorted(bought) and max(time for time, _ in bought) < first_task
         assert {asin for _, asin in bought} <= world.benchmark.products.keys()
-    assert make_population(replace(SMALL, n_users=1), 2, seed=0) == dict(list(strangers.items())[:2])
+    assert make_population(SMALL.model_copy(update={"n_users": 1}), 2, seed=0) == dict(
+        list(strangers.items())[:2]
+    )
     assert make_population(SMALL, 2, seed=1) != dict(list(strangers.items())[:2])
 
 
 @pytest.mark.parametrize(("repurchase", "least", "most"), [(0.0, 0.0, 0.0), (0.5, 0.3, 0.5)])
 def test_a_dial_says_how_often_a_product_is_bought_again(repurchase, least, most):
     """At 0 nothing is bought twice, by users or strangers: the control in which memory can name no target."""
-    config = WorldConfig(n_users=40, repurchase=repurchase)
+    config = WorldSettings(n_users=40, repurchase=repurchase)
     bought = [[b.parent_asin for b in own] for own in make_world(config, 0).benchmark.behaviors.values()]
     bought += [[asin for _, asin in own] for own in make_population(config, 20, seed=0).values()]
     again = sum(len(own) - len(set(own)) for own in bought) / sum(map(len, bought))
@@ -79,4 +81,4 @@ def test_stated_values_occur_in_the_instruction_and_others_are_not_given_away(wo
 )
 def test_impossible_worlds_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        make_world(replace(SMALL, **change), seed=0)
+        make_world(SMALL.model_copy(update=change), seed=0)

@@ -17,7 +17,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from pwagents_old.data.synthetic import WorldConfig, make_world
+from pwagents.data.synthetic import make_world
+from pwagents.settings import WorldSettings
 from pwagents_old.llm.fence import fence
 from pwagents_old.llm.folder import read_model, read_tokenizer
 from pwagents_old.llm.local_model import LocalModel
@@ -75,7 +76,7 @@ def occurring(needles, messages):
 @pytest.fixture(scope="module")
 def laptop():
     """The laptop preset's products and test users, and as many further users to train on."""
-    return make_world(WorldConfig(n_users=600), seed=0).benchmark
+    return make_world(WorldSettings(n_users=600), seed=0).benchmark
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from pwagents.data import personalwab
 from pwagents.errors import SettingsError
-from pwagents_old.data import personalwab
 from pwagents_old.notebook import preflight
 from pwagents_old.notebook.forecast import estimate_calls, forecast
 from pwagents_old.notebook.preflight import MODELS, check, kind_of, needs, require_weights

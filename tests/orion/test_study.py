@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents_old.data import DataSettings, load_benchmark
+from pwagents.data import load_benchmark
+from pwagents_old.data.settings import DataSettings
 from pwagents_old.orion import study as orion_study
 from pwagents_old.orion.agent import PURCHASES
 from pwagents_old.orion.settings import GrpoNotebook

@@ -2,13 +2,14 @@
 
 import pytest
 
+from pwagents.data.synthetic import make_world
 from pwagents.schema import Action, Behavior, Observation, Product, Review, Step
-from pwagents_old.data.synthetic import WorldConfig, make_world
+from pwagents.settings import WorldSettings
 
 
 @pytest.fixture(scope="session")
 def world():
-    return make_world(WorldConfig(n_users=30, n_products=240), seed=0)
+    return make_world(WorldSettings(n_users=30, n_products=240), seed=0)
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.metrics import ndcg_score
 
+from pwagents.data.synthetic import make_world
 from pwagents.errors import NotEvaluableError
 from pwagents.schema import Review, UserProfile
-from pwagents_old.data.synthetic import WorldConfig, make_world
+from pwagents.settings import WorldSettings
 from pwagents_old.profiles.consistency import (
     AVERAGE,
     NDCG,
@@ -58,7 +59,7 @@ def test_profiles_of_every_make_are_described_without_what_is_to_be_avoided():
 
 @pytest.fixture(scope="module")
 def world():
-    return make_world(WorldConfig(n_users=40, n_products=1000, history=(30, 70)), seed=0).benchmark
+    return make_world(WorldSettings(n_users=40, n_products=1000, history=(30, 70)), seed=0).benchmark
 
 
 @pytest.fixture(scope="module")

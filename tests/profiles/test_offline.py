@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents_old.data.synthetic import WorldConfig, make_world
+from pwagents.data.synthetic import make_world
+from pwagents.settings import WorldSettings
 from pwagents_old.profiles.catalogue import BANDS, Catalogue, Trait
 from pwagents_old.profiles.offline import OfflineProfiler
 from pwagents_old.profiles.types import OTHER, ContextualProfile, ProfileLine
@@ -30,7 +31,7 @@ def test_traits_are_brand_price_band_details_and_words_of_the_title():
 
 
 def test_price_bands_of_the_embedded_world_are_mostly_its_tiers():
-    world = make_world(WorldConfig(n_users=1, n_products=2000), seed=0)
+    world = make_world(WorldSettings(n_users=1, n_products=2000), seed=0)
     catalogue, tiers = Catalogue(world.benchmark.products), world.truth.items
     agree = [Trait("price", item.values["tier"]) in catalogue.traits(asin) for asin, item in tiers.items()]
     assert sum(agree) / len(agree) > 0.8 and set(BANDS) == {item.values["tier"] for item in tiers.values()}

@@ -2,8 +2,9 @@
 
 import pytest
 
+from pwagents.data.synthetic import make_world
 from pwagents.schema import UserProfile
-from pwagents_old.data.synthetic import WorldConfig, make_world
+from pwagents.settings import WorldSettings
 
 FACTS = dict.fromkeys(UserProfile.model_fields, "High")
 FACTS |= {"age": "25-34", "brand_preference": "Acme", "tone_and_style": "Positive, detailed"}
@@ -18,4 +19,4 @@ def facts():
 
 @pytest.fixture(scope="session")
 def world():
-    return make_world(WorldConfig(n_users=20, n_products=240), seed=0)
+    return make_world(WorldSettings(n_users=20, n_products=240), seed=0)

@@ -7,16 +7,17 @@ from functools import cache
 
 import pytest
 
+from pwagents.data.amazon import load_amazon
+from pwagents.data.synthetic import make_world
 from pwagents.schema import Action, Observation, Product, Review, Step, Task
+from pwagents.settings import WorldSettings
 from pwagents.shop.search import build_search_engine
-from pwagents_old.data.amazon import load_amazon
-from pwagents_old.data.synthetic import WorldConfig, make_world
 from pwagents_old.web.functions import DETAILS_FUNCTION, Shop
 
 
 @pytest.fixture(scope="session")
 def world():
-    return make_world(WorldConfig(n_users=30, n_products=240), seed=0)
+    return make_world(WorldSettings(n_users=30, n_products=240), seed=0)
 
 
 @pytest.fixture(scope="session", params=["synthetic", "amazon"])

@@ -2,8 +2,9 @@
 
 import pytest
 
+from pwagents.data.synthetic import make_world
+from pwagents.settings import WorldSettings
 from pwagents.shop.search import build_search_engine
-from pwagents_old.data.synthetic import WorldConfig, make_world
 from pwagents_old.web.functions import Shop
 from pwagents_old.web.recommender import Recommender
 from pwagents_old.web.settings import SasRecSettings
@@ -19,7 +20,7 @@ class WordOverlap:
 
 @pytest.fixture(scope="session")
 def world():
-    return make_world(WorldConfig(n_users=30, n_products=240), seed=0)
+    return make_world(WorldSettings(n_users=30, n_products=240), seed=0)
 
 
 @pytest.fixture(scope="session")

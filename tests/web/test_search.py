@@ -13,9 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pwagents.data.amazon import load_amazon
+from pwagents.data.synthetic import make_world
 from pwagents.errors import InfrastructureError
 from pwagents.schema import Product
 from pwagents.seeds import rng
+from pwagents.settings import WorldSettings
 from pwagents.shop import search
 from pwagents.shop.search import (
     Bm25Engine,
@@ -26,8 +29,6 @@ from pwagents.shop.search import (
     tokenize,
     top_rows,
 )
-from pwagents_old.data.amazon import load_amazon
-from pwagents_old.data.synthetic import WorldConfig, make_world
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def ids_of(hits):
 
 def catalogue():
     """Texts of all products, real ones where they are at hand, and 500 instructions about them."""
-    made = WorldConfig(n_users=60, n_products=1200)
+    made = WorldSettings(n_users=60, n_products=1200)
     benchmark = load_amazon(REAL) if REAL.is_dir() else make_world(made, seed=0).benchmark
     texts = {asin: product_text(product) for asin, product in benchmark.products.items()}
     instructions = [task.instruction for task in benchmark.all_tasks()]

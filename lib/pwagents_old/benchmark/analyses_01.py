@@ -5,22 +5,22 @@ Because the rungs use the latent truth, their differences measure the embedded w
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from pwagents.data.synthetic import World, make_world
+from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import TASK_TYPES, Benchmark, Task
+from pwagents.settings import WorldSettings
+from pwagents.shop.search import SearchEngine, build_search_engine, product_text
 from pwagents_old.benchmark.references import COLUMNS, product_references
-from pwagents_old.data.synthetic import World, WorldConfig, make_world
 from pwagents_old.embedding import count_tokens
 from pwagents_old.evaluation.figures import COLORS, NEUTRAL, plot_bars, plot_intervals, use_style
-from pwagents.results.metrics import rank_accuracy
 from pwagents_old.evaluation.paper import paper_table
 from pwagents_old.evaluation.statistics import paired_test
 from pwagents_old.profiles.catalogue import section
-from pwagents.shop.search import SearchEngine, build_search_engine, product_text
 
 NEEDS_TRUTH = 'Not known here: only the embedded world tells what people really want (source = "synthetic").'
 RUNGS = (
@@ -221,7 +221,7 @@ def search_ladder(world: World, engine: SearchEngine, tasks: Sequence[Task], see
     return ladder.sort_values("method", key=lambda rungs: rungs.map(RUNGS.index), kind="stable")
 
 
-def knowledge_gains(config: WorldConfig, seed: int) -> pd.DataFrame:
+def knowledge_gains(config: WorldSettings, seed: int) -> pd.DataFrame:
     """Measure what each kind of knowledge gains in the world of ``config`` and in :data:`CONTROLS`.
 
     Returns:
@@ -230,7 +230,7 @@ def knowledge_gains(config: WorldConfig, seed: int) -> pd.DataFrame:
     """
     rows = []
     for name, changes in CONTROLS.items():
-        world = make_world(replace(config, **changes), seed)
+        world = make_world(config.model_copy(update=changes), seed)
         engine = build_search_engine(world.benchmark.products)
         ladder = search_ladder(world, engine, world.benchmark.tasks["test"], seed)
         for knowledge, (without, knowing) in GAINS.items():

@@ -16,16 +16,16 @@ from heapq import nsmallest
 import numpy as np
 import pandas as pd
 
+from pwagents.data.synthetic import Truth
+from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.seeds import rng
-from pwagents_old.data.synthetic import Truth
+from pwagents.shop.search import SearchEngine, content_query
 from pwagents_old.embedding import Embedder
 from pwagents_old.evaluation.breakdowns import sort_by_type
-from pwagents.results.metrics import rank_accuracy
 from pwagents_old.evaluation.statistics import PairedTest, name_left_out, paired_test
 from pwagents_old.profiles.global_micro import adaptive_clusters, embed_items
 from pwagents_old.web.functions import RESULTS, ProductRecommender
-from pwagents.shop.search import SearchEngine, content_query
 from pwagents_old.web.shops import Shops
 
 COLUMNS = ["method", "task_id", "user_id", "type", "result_accuracy"]

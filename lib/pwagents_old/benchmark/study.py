@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from pwagents.data import load_benchmark
 from pwagents.schema import Behavior, Benchmark, Protocol, Task, Trajectory
 from pwagents_old.agents.interec import InteRecAgent, play_task
 from pwagents_old.agents.methods import AGENTS, PUMA_BY_FILE, looks_up
 from pwagents_old.benchmark.method_players import Cell, MethodRoles
 from pwagents_old.benchmark.settings import BenchmarkNotebook
-from pwagents_old.data import load_benchmark
 from pwagents_old.evaluation.breakdowns import sample_tasks
 from pwagents_old.evaluation.episodes import EpisodeRecord, require_played, run_episodes
 from pwagents_old.notebook.run import Run

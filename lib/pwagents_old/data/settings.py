@@ -1,27 +1,62 @@
 """What data a notebook works on: which source, how much of it, and how hard the embedded world is."""
 
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import NonNegativeInt
+from pydantic import AfterValidator, NonNegativeInt, PositiveInt, Strict
 
-from pwagents_old.data.synthetic.world import WorldConfig
+from pwagents.data import require_files
+from pwagents.settings import WorldSettings
 from pwagents_old.project import project_path
-from pwagents_old.settings import Names, settings, values_of
+from pwagents_old.settings import Names, Share, settings
 
 Source = Literal["synthetic", "amazon", "personalwab"]
 
 _LABELS = {"synthetic": "embedded world", "amazon": "Amazon reviews", "personalwab": "PersonalWAB's files"}
-_FILES = {
-    "amazon": "reviews.jsonl.gz and meta.jsonl.gz, or the raw release's two files a category",
-    "personalwab": "user_profiles.json, user_history_part_*.json, all_products_part_*.json and "
-    "user_instructions.json",
-}
+
+
+def _check_pair(pair: tuple[int, int], lowest: int) -> tuple[int, int]:
+    if not lowest <= pair[0] <= pair[1]:
+        raise ValueError(f"expected two whole numbers [least, most], {lowest} <= least <= most")
+    return pair
+
+
+Pair = Annotated[tuple[int, int], Strict(False)]  # least and most; a list in YAML
+# A history is split in three (the past, train and test), and each part needs a purchase.
+History = Annotated[Pair, AfterValidator(partial(_check_pair, lowest=3))]
+Interests = Annotated[Pair, AfterValidator(partial(_check_pair, lowest=1))]
 
 
 @settings
-class DataSettings(WorldConfig):
+class DataSettings:
     """A source, and how much of it to take."""
+
+    n_users: PositiveInt = 300
+    """Users; amazon and personalwab may have fewer."""
+
+    n_products: PositiveInt = 3000
+    """Products; with amazon and personalwab, others fill up what the users bought to this number."""
+
+    history: History = (5, 80)
+    """Least and most behaviours of a user, train and test purchases included; amazon heeds the least alone,
+    personalwab neither."""
+
+    lengths: Literal["log-normal", "uniform"] = "log-normal"
+    """How many behaviours users have between these two (synthetic): most few and some many, or any alike."""
+
+    interests: Interests = (2, 15)
+    """Least and most interests of a user (synthetic); longer histories have more."""
+
+    drift: Share = 0.5
+    """Probability that an interest's preferences change during the history (synthetic)."""
+
+    completeness: Share = 0.2
+    """Probability that an instruction names an attribute of what is wanted (synthetic)."""
+
+    repurchase: Share | None = None
+    """Probability that a purchase repeats an earlier one, all others being of products new to the user
+    (synthetic); 0: nothing is bought twice, as a negative control; none: as habits have it."""
 
     source: Source
     """synthetic (the embedded world), amazon (raw Amazon Reviews 2023) or personalwab (as published)."""
@@ -42,9 +77,9 @@ class DataSettings(WorldConfig):
         return _LABELS[self.source]
 
     @property
-    def world(self) -> WorldConfig:
-        """Take the size and difficulty of the embedded world."""
-        return WorldConfig(**values_of(WorldConfig, self))
+    def world(self) -> WorldSettings:
+        """Take the size and difficulty of the synthetic world."""
+        return WorldSettings(**{name: getattr(self, name) for name in WorldSettings.model_fields})
 
     @property
     def folder(self) -> Path:
@@ -57,13 +92,4 @@ class DataSettings(WorldConfig):
         Raises:
             ValueError: one line that names ``data_dir`` and the files that were expected there.
         """
-        if self.source == "synthetic":
-            return
-        if not self.data_dir:
-            needed = f"source {self.source!r} needs the folder of its files: {_FILES[self.source]}"
-            raise ValueError(f"data_dir is empty; {needed}")
-        if self.source == "amazon":
-            from pwagents_old.data.amazon import find_files
-        else:
-            from pwagents_old.data.personalwab import find_files
-        find_files(self.folder)
+        require_files(self)

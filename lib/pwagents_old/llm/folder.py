@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pwagents.data.files import refuse_foreign
 from pwagents.errors import DataError
 from pwagents_old.llm.failures import one_line
-from pwagents_old.project import refuse_foreign, write_aside
+from pwagents_old.project import write_aside
 
 if TYPE_CHECKING:
     import torch

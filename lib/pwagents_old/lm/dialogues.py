@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from pwagents.data.synthetic.shop import BASIC_SLOTS, SYLLABLES, Domain, domains, language
+from pwagents.data.synthetic.words import with_article
 from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Behavior, Observation, Review, Step, TaskType
 from pwagents.seeds import rng
-from pwagents_old.data.synthetic.shop import BASIC_SLOTS, SYLLABLES, Domain, domains, language
-from pwagents_old.data.synthetic.words import with_article
+from pwagents.words import content_words, kind_of
 from pwagents_old.llm.chat import Message
 from pwagents_old.llm.fence import CLOSE, OPEN
 from pwagents_old.lm.base import ALL_STEPS, Lesson
@@ -33,7 +34,6 @@ from pwagents_old.project import read_yaml
 from pwagents_old.users.rules import Fact, phrases, sentences
 from pwagents_old.web.environment import BeliefState, Context, Purchase
 from pwagents_old.web.functions import compact_text, full_text
-from pwagents.words import content_words, kind_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pwagents.data.synthetic.shop import SYLLABLES, Domain, Item, describe, domains, language, made_up_id
 from pwagents.schema import FUNCTION_OF, Product
 from pwagents.seeds import rng
+from pwagents.words import content_words
 from pwagents_old.agents.conversation import TASK_SPECIFIC, tell_entries
-from pwagents_old.data.synthetic.shop import SYLLABLES, Domain, Item, describe, domains, language, made_up_id
 from pwagents_old.lm.base import ALL_STEPS, Lesson
 from pwagents_old.lm.small import make_tokenizer
 from pwagents_old.lm.tokens import Example
-from pwagents.words import content_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -129,7 +129,7 @@ def ids_and_titles(products: Mapping[str, Product]) -> frozenset[str]:
 def shop_words() -> frozenset[str]:
     """Return the words of the shop's pages, reviews, requests and answers; none tells of a user or task."""
     sources = [
-        files("pwagents_old.data.synthetic").joinpath(name).read_text("utf-8")
+        files("pwagents.data.synthetic").joinpath(name).read_text("utf-8")
         for name in ("shop.yaml", "language.yaml")
     ]
     sources += [files("pwagents_old.users").joinpath("phrases.yaml").read_text("utf-8")]

@@ -19,15 +19,16 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pwagents.data import amazon, personalwab
+from pwagents.data.files import refuse_foreign
 from pwagents.errors import DataError, InfrastructureError, SettingsError
 from pwagents_old.cache import FILES, damage
-from pwagents_old.data import amazon, personalwab
 from pwagents_old.llm.endpoints import KEY_VARIABLE, OPENAI_URL, endpoint_url
 from pwagents_old.llm.openai_model import OpenAIModel
 from pwagents_old.llm.settings import model_folder
 from pwagents_old.notebook.forecast import Forecast, forecast
 from pwagents_old.notebook.settings import COMPLETE, INTERACTIVE, settings_values
-from pwagents_old.project import ROOT, project_path, refuse_foreign
+from pwagents_old.project import ROOT, project_path
 
 GB = 10**9
 # Group of settings -> file of a clone.

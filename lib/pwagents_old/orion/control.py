@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from pwagents.data.synthetic import Truth
 from pwagents.schema import Benchmark, Product, Task
 from pwagents.seeds import rng
 from pwagents_old.cache import hash_of
-from pwagents_old.data.synthetic import Truth
 from pwagents_old.evaluation.breakdowns import sample_tasks
 from pwagents_old.orion.agent import purchases
 from pwagents_old.orion.runs import OrionRuns

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
+from pwagents.data import load_benchmark
+from pwagents.data.splits import parting_date
 from pwagents.schema import TASK_TYPES, Benchmark, Split, Task, TaskType
 from pwagents.seeds import derive_seed
+from pwagents.shop.search import build_search_engine
 from pwagents_old.agents.plain import FunctionClassifier
-from pwagents_old.data import load_benchmark
-from pwagents.data.splits import parting_date
 from pwagents_old.embedding import Embedder
 from pwagents_old.evaluation.breakdowns import sample_tasks
 from pwagents_old.llm.make import Models
@@ -40,10 +41,9 @@ from pwagents_old.tasks.writers import LlmAmbiguousWriter, OfflineAmbiguousWrite
 from pwagents_old.users.llm import make_user
 from pwagents_old.web.environment import Agent, Context, WebEnvironment
 from pwagents_old.web.functions import Shop
-from pwagents.shop.search import build_search_engine
 
 if TYPE_CHECKING:
-    from pwagents_old.data.synthetic import Truth
+    from pwagents.data.synthetic import Truth
     from pwagents_old.web.recommender import RecommendersByTime
 
 # Code that decides, beside data, settings and policy, how an episode goes. The data's own code is left out:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from pwagents.schema import Benchmark, Product, Task
-from pwagents_old.data import load_benchmark
+from pwagents.data import load_benchmark
 from pwagents.data.splits import parting_date
+from pwagents.schema import Benchmark, Product, Task
 from pwagents_old.evaluation.breakdowns import sample_tasks
 from pwagents_old.puma.settings import PumaNotebook
 
@@ -60,7 +60,7 @@ def load_worlds(settings: PumaNotebook) -> Worlds:
 
     Raises:
         ValueError: there is no train task, as the source has no further users, or none lies before the test.
-        DataError, ValueError: see :func:`pwagents_old.data.load_benchmark`.
+        DataError, ValueError: see :func:`pwagents.data.load_benchmark`.
     """
     data, study, seed = settings.data, settings.study, settings.seed
     tested, _ = load_benchmark(data, seed)

@@ -12,17 +12,17 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from pwagents.data.instructions import write_instruction
 from pwagents.progress import progress
 from pwagents.schema import Behavior, Benchmark, Product, Task, TaskType, UserProfile
 from pwagents.seeds import rng
-from pwagents_old.data.instructions import write_instruction
+from pwagents.words import gives_away, kind_of, section_of
 from pwagents_old.llm.chat import ChatModel, Reply, Request
 from pwagents_old.llm.fence import FENCE_NOTE, fence
 from pwagents_old.llm.replies import ask_twice
 from pwagents_old.profiles.types import OTHER
 from pwagents_old.project import read_yaml
 from pwagents_old.web.functions import full_text
-from pwagents.words import gives_away, kind_of, section_of
 
 # Words, at most; ours: the papers do not print their limits.
 LIMITS: dict[TaskType, int] = {"search": 40, "recommend": 25, "review": 50}
@@ -66,7 +66,7 @@ def with_instructions(
 
 
 class OfflineInstructionWriter:
-    """:func:`pwagents_old.data.instructions.write_instruction`, with phrases that the user's profile asks for.
+    """:func:`pwagents.data.instructions.write_instruction`, with phrases that the user's profile asks for.
 
     The profile's focus aspect, diversity preference and tone make a phrase each; the interaction complexity
     says how many of them are spoken (low: none, medium: one, high: all). Without a profile none is.

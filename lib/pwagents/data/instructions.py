@@ -13,11 +13,11 @@ from statistics import median
 import numpy as np
 
 from pwagents.schema import Behavior, Product, Review, TaskType
-from pwagents_old.project import read_yaml
 from pwagents.words import (
     content_words,
     gives_away,
     kind_of,
+    read_yaml,
     section_of,
     short_store,
     split_words,
@@ -49,7 +49,7 @@ def write_instruction(
         history: the user's earlier behaviours, which set the tone.
         rng: chooses among the phrasings.
     """
-    phrases = read_yaml("pwagents_old.data", "instructions.yaml")[task_type]
+    phrases = read_yaml("pwagents.data", "instructions.yaml")[task_type]
     kind, lengths = kind_of(product), [len(behavior.review.text.split()) for behavior in history]
     terse = bool(lengths) and median(lengths) < _TERSE
 

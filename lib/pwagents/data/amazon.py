@@ -3,7 +3,7 @@
 The raw files hold tens of gigabytes. DuckDB scans each of them twice in bounded memory: once for ids and
 times, from which users and products are chosen, and once for the whole records of those chosen. Departures
 from the paper: an item's category is its ``main_category``, not the file that it comes from, and instructions
-come from the offline writer (:mod:`pwagents_old.data.instructions`).
+come from the offline writer (:mod:`pwagents.data.instructions`).
 
 Users, and the products that fill up the catalogue, are chosen by a seeded hash of their ids. DuckDB's threads
 give groups in no fixed order, so a random generator would choose others at every run; and with the hash, one
@@ -21,13 +21,13 @@ from typing import Any
 
 import duckdb
 
+from pwagents.data import mend
+from pwagents.data.files import data_files
+from pwagents.data.instructions import write_instruction
+from pwagents.data.splits import split_by_time
 from pwagents.errors import DataError
 from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Product, Review, Split, Task
 from pwagents.seeds import derive_seed, rng
-from pwagents_old.data import mend
-from pwagents_old.data.instructions import write_instruction
-from pwagents.data.splits import split_by_time
-from pwagents_old.project import data_files
 
 Query = Callable[..., list[tuple]]  # runs SQL with values for its question marks
 

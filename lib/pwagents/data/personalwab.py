@@ -18,11 +18,11 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
+from pwagents.data import mend
+from pwagents.data.files import refuse_foreign
 from pwagents.errors import DataError
 from pwagents.schema import Behavior, Benchmark, Product, Review, Split, Task, UserProfile
 from pwagents.seeds import derive_seed
-from pwagents_old.data import mend
-from pwagents_old.project import refuse_foreign
 
 FOLDER_IN_CLONE = Path("PersonalWAB/envs/pwab/data")  # where the official repository holds the files
 _PARTS = ("user_history_part_*.json", "all_products_part_*.json")
