@@ -79,13 +79,6 @@ def records():
     ]
 
 
-def test_attempts_fare_one_by_one_and_at_best(records):
-    frame = analyses.attempts_by_number(records).set_index(["type", "attempt"])
-    assert frame.loc[("search", 1)].tolist() == pytest.approx([2, 0.35, 0.7 / 3])
-    assert frame.loc[("search", 2)].tolist() == pytest.approx([1, 0.8, 1.3 / 3])
-    assert frame.loc[("review", 1)].tolist() == pytest.approx([1, 0.7, 0.7])
-
-
 def test_problems_are_counted_by_kind_and_costs_are_means_of_a_scored_task(records):
     (problems,) = analyses.problem_counts({"m": records}).to_dict("records")
     assert (problems["steps"], problems["unknown function"], problems["empty"]) == (9, 1, 0)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from pwagents_old.evaluation import tables
+from pwagents.results import tables
 from pwagents_old.notebook import report
 
 HOSTILE = (

@@ -20,7 +20,9 @@ from typing import Any
 
 import pandas as pd
 
+from pwagents.results.episodes import ACTIONS
 from pwagents.results.tables import csv_text
+from pwagents.schema import TASK_TYPES
 from pwagents.store import write_aside
 
 # What matplotlib is not to write of itself.
@@ -174,6 +176,64 @@ def plot_intervals(
     if hue is not None:
         legend_above(fig, marks.values(), marks)
     ax.set_title(escape_math(title))
+    return fig
+
+
+def plot_transitions(transitions: pd.DataFrame):
+    """Draw which action follows which, one panel a task type; the paper has a chord diagram (Figure 8)."""
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    use_style()
+    types = [name for name in TASK_TYPES if name in set(transitions["type"])]
+    present = {*transitions["from"], *transitions["to"]}
+    names = [name for name in ACTIONS.values() if name in present]
+    height = 1.8 + 0.55 * len(names)
+    size = (3.5 + 0.75 * height * len(types), height)
+    fig, axes = plt.subplots(1, len(types), figsize=size, sharey=True, squeeze=False)
+    for ax, task_type in zip(axes[0], types, strict=True):
+        part = transitions[transitions["type"] == task_type]
+        grid = part.pivot(index="from", columns="to", values="share")
+        grid = grid.reindex(index=names[:-1], columns=names[1:])  # from "start", to "end"
+        sns.heatmap(
+            grid, ax=ax, vmin=0, vmax=1, cmap="Blues", annot=True, fmt=".2f", cbar=False, square=True,
+            linewidths=1, annot_kws={"size": 12},
+        )  # fmt: skip
+        ax.grid(visible=False)
+        ax.set_facecolor("#f4f4f4")  # what never happened
+        ax.set(title=task_type, xlabel="next action", ylabel="")
+        ax.tick_params(axis="x", rotation=45)
+        ax.tick_params(axis="y", rotation=0)
+    axes[0, 0].set_ylabel("action")
+    fig.colorbar(axes[0, 0].collections[0], ax=axes, label="share of what follows", shrink=0.7)
+    return fig
+
+
+def plot_attempts(numbers: pd.DataFrame):
+    """Draw attempts by their number: how many tasks get there (bars), and their result accuracy (lines)."""
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    use_style()
+    types = [name for name in TASK_TYPES if name in set(numbers["type"])]
+    shared = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": (1, 1.6)}
+    fig, axes = plt.subplots(2, len(types), figsize=(4.2 * len(types), 6.5), **shared)
+    for (upper, lower), task_type in zip(axes.T, types, strict=True):
+        part = numbers[numbers["type"] == task_type]
+        sns.barplot(part, x="attempt", y="tasks", color="0.65", saturation=1, native_scale=True, ax=upper)
+        upper.set(title=task_type, ylabel="")
+        upper.grid(axis="x", visible=False)
+        look = {"color": COLORS[task_type], "markeredgecolor": COLORS[task_type], "ax": lower}
+        sns.lineplot(part, x="attempt", y="result_accuracy", marker="o", label="this attempt", **look)
+        look |= {"marker": "s", "linestyle": "--", "label": "best so far, all tasks"}
+        sns.lineplot(part, x="attempt", y="best_so_far", **look)
+        lower.get_legend().remove()
+        lower.set(xticks=range(1, numbers["attempt"].max() + 1), ylim=(-0.03, 1.03), ylabel="")
+    axes[0, 0].set_ylabel("tasks that get there")
+    axes[1, 0].set_ylabel("result accuracy")
+    legend = legend_above(fig, *axes[1, 0].get_legend_handles_labels(), columns=2)
+    for line in legend.get_lines():  # the colors are of the types
+        line.set(color=NEUTRAL, markeredgecolor=NEUTRAL)
     return fig
 
 

@@ -6,19 +6,18 @@ What happened within episodes is read off those that were scored.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 
-from pwagents.schema import TASK_TYPES, ProblemKind, Usage
+from pwagents.schema import ProblemKind, Usage
 from pwagents_old.benchmark.method_players import PROTOCOLS, Cell
 from pwagents_old.benchmark.study import Study
 from pwagents_old.evaluation.breakdowns import by_task, sort_by_type
 from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame
-from pwagents_old.evaluation.figures import COLORS, NEUTRAL, legend_above, plot_intervals, use_style
-from pwagents.results.metrics import GRADER, attempts
+from pwagents_old.evaluation.figures import plot_intervals
+from pwagents.results.metrics import GRADER
 from pwagents_old.evaluation.paper import PERSONALWAB, Setup, below_paper
 from pwagents_old.evaluation.statistics import paired_gains
 
@@ -27,15 +26,6 @@ Runs = Mapping[str, Sequence[EpisodeRecord]]
 # Metrics as the tables of each track call them.
 SINGLE_TURN = {"function_accuracy": "function", "result_official": "result"}
 MULTI_TURN = SINGLE_TURN | {"result_official": "official", "result_final": "final", "steps": "steps"}
-# Short names of the functions, as figures and tables show them, in their order.
-ACTIONS = {
-    "start": "start",
-    "search_product_by_query": "search",
-    "get_recommendations_by_history": "recommend",
-    "add_product_review": "review",
-    "get_product_details_by_asin": "details",
-    **{name: name for name in ("respond", "malformed", "stop", "end")},
-}
 # Kinds of problems, as the table shows them: "malformed_json" is "malformed JSON".
 PROBLEMS = {kind: kind.replace("_", " ").replace("json", "JSON") for kind in get_args(ProblemKind) if kind}
 COST_NOTE = (
@@ -195,44 +185,6 @@ def gains_of_hindsight(outcomes: pd.DataFrame) -> pd.DataFrame:
     return gains.rename(columns={"of": "method", "type": "task"})
 
 
-def action_transitions(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
-    """Count which action follows which (PersonalWAB, Figure 8): ``type, from, to, count, share``.
-
-    ``share`` is that of all that follows ``from`` within the task type. An episode begins at "start" and ends
-    at "end"; a call with an error is "malformed", whatever it meant to call.
-    """
-    rows = []
-    for record in records:
-        if record.outcome == "scored":
-            steps = ["malformed" if step.error else step.action.name for step in record.trajectory.steps]
-            path = [ACTIONS[name] for name in ("start", *steps, "end")]
-            rows += [(record.type, *pair) for pair in pairwise(path)]
-    columns, order = ["type", "from", "to"], list(ACTIONS.values())  # of the types, too
-    counts = pd.DataFrame(rows, columns=columns).groupby(columns).size().rename("count").reset_index()
-    counts = counts.sort_values(columns, key=lambda names: names.map(order.index), ignore_index=True)
-    counts["share"] = counts["count"] / counts.groupby(["type", "from"])["count"].transform("sum")
-    return counts
-
-
-def attempts_by_number(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
-    """Average attempts, the first, the second and so on (PersonalWAB, Figure 9): a row a type and number.
-
-    ``tasks``: episodes that made so many attempts or more; ``result_accuracy``: mean of just that attempt
-    over them; ``best_so_far``: mean over all scored episodes of the best of their attempts up to it, or 0.
-    """
-    scored = [record for record in records if record.outcome == "scored"]
-    rows = []
-    for task_type in dict.fromkeys(record.type for record in scored):
-        # A row an episode, a column an attempt.
-        episodes = [attempts(record.trajectory) for record in scored if record.type == task_type]
-        by_number = pd.DataFrame([dict(enumerate(episode)) for episode in episodes])
-        best = by_number.cummax(axis=1).ffill(axis=1).fillna(0.0)
-        for i in by_number:
-            attempt = by_number[i]
-            rows.append((task_type, i + 1, attempt.count(), attempt.mean(), best[i].mean()))
-    return pd.DataFrame(rows, columns=["type", "attempt", "tasks", "result_accuracy", "best_so_far"])
-
-
 def problem_counts(runs: Runs) -> pd.DataFrame:
     """Count replies that could not be carried out: ``method, steps``, a column a kind; no row without any."""
     rows = []
@@ -260,61 +212,3 @@ def costs(runs: Runs) -> pd.DataFrame:
             rows.append((name, len(spent), *np.mean(spent, axis=0)))
     frame = pd.DataFrame(rows, columns=["method", "tasks", *COSTS])
     return frame if frame[[*COSTS]].to_numpy().any() else frame.iloc[:0]
-
-
-def plot_transitions(transitions: pd.DataFrame):
-    """Draw :func:`action_transitions`, one panel a task type; the paper has a chord diagram (Figure 8)."""
-    import matplotlib.pyplot as plt
-    import seaborn as sns
-
-    use_style()
-    types = [name for name in TASK_TYPES if name in set(transitions["type"])]
-    present = {*transitions["from"], *transitions["to"]}
-    names = [name for name in ACTIONS.values() if name in present]
-    height = 1.8 + 0.55 * len(names)
-    size = (3.5 + 0.75 * height * len(types), height)
-    fig, axes = plt.subplots(1, len(types), figsize=size, sharey=True, squeeze=False)
-    for ax, task_type in zip(axes[0], types, strict=True):
-        part = transitions[transitions["type"] == task_type]
-        grid = part.pivot(index="from", columns="to", values="share")
-        grid = grid.reindex(index=names[:-1], columns=names[1:])  # from "start", to "end"
-        sns.heatmap(
-            grid, ax=ax, vmin=0, vmax=1, cmap="Blues", annot=True, fmt=".2f", cbar=False, square=True,
-            linewidths=1, annot_kws={"size": 12},
-        )  # fmt: skip
-        ax.grid(visible=False)
-        ax.set_facecolor("#f4f4f4")  # what never happened
-        ax.set(title=task_type, xlabel="next action", ylabel="")
-        ax.tick_params(axis="x", rotation=45)
-        ax.tick_params(axis="y", rotation=0)
-    axes[0, 0].set_ylabel("action")
-    fig.colorbar(axes[0, 0].collections[0], ax=axes, label="share of what follows", shrink=0.7)
-    return fig
-
-
-def plot_attempts(numbers: pd.DataFrame):
-    """Draw :func:`attempts_by_number`: how many tasks get there (bars), and how well they fare (lines)."""
-    import matplotlib.pyplot as plt
-    import seaborn as sns
-
-    use_style()
-    types = [name for name in TASK_TYPES if name in set(numbers["type"])]
-    shared = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": (1, 1.6)}
-    fig, axes = plt.subplots(2, len(types), figsize=(4.2 * len(types), 6.5), **shared)
-    for (upper, lower), task_type in zip(axes.T, types, strict=True):
-        part = numbers[numbers["type"] == task_type]
-        sns.barplot(part, x="attempt", y="tasks", color="0.65", saturation=1, native_scale=True, ax=upper)
-        upper.set(title=task_type, ylabel="")
-        upper.grid(axis="x", visible=False)
-        look = {"color": COLORS[task_type], "markeredgecolor": COLORS[task_type], "ax": lower}
-        sns.lineplot(part, x="attempt", y="result_accuracy", marker="o", label="this attempt", **look)
-        look |= {"marker": "s", "linestyle": "--", "label": "best so far, all tasks"}
-        sns.lineplot(part, x="attempt", y="best_so_far", **look)
-        lower.get_legend().remove()
-        lower.set(xticks=range(1, numbers["attempt"].max() + 1), ylim=(-0.03, 1.03), ylabel="")
-    axes[0, 0].set_ylabel("tasks that get there")
-    axes[1, 0].set_ylabel("result accuracy")
-    legend = legend_above(fig, *axes[1, 0].get_legend_handles_labels(), columns=2)
-    for line in legend.get_lines():  # the colours are of the types
-        line.set(color=NEUTRAL, markeredgecolor=NEUTRAL)
-    return fig

@@ -16,7 +16,7 @@ from pwagents_old.benchmark.study import Study
 from pwagents_old.evaluation.breakdowns import by_task
 from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents.results.metrics import GRADER
-from pwagents_old.evaluation.viewer import show_episodes
+from pwagents.results.viewer import show_episodes
 from pwagents_old.llm.make import notes
 from pwagents_old.notebook.run import Run
 from pwagents_old.project import write_aside

@@ -19,7 +19,7 @@ import pandas as pd
 from pwagents.schema import Trajectory
 from pwagents.results.metrics import attempts
 from pwagents_old.evaluation.paper import COSTS, load_targets
-from pwagents_old.evaluation.viewer import draw_episode
+from pwagents.results.viewer import draw_episode
 from pwagents_old.notebook.preflight import kind_of
 from pwagents_old.notebook.reference import REFERENCE, SUMMARY, read_episodes, read_lines
 from pwagents_old.notebook.settings import settings_values

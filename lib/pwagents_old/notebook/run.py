@@ -35,7 +35,7 @@ from omegaconf import DictConfig, OmegaConf
 from pwagents_old import engine, portable
 from pwagents.results import tables
 from pwagents_old.evaluation.episodes import append_line, count_outcomes, open_lines
-from pwagents_old.evaluation.viewer import FAILURES
+from pwagents.results.metrics import FAILURES
 from pwagents_old.llm.make import notes
 from pwagents_old.llm.settings import Players
 from pwagents_old.notebook import preflight

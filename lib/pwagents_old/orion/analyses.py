@@ -9,7 +9,7 @@ import pandas as pd
 from pwagents.schema import FUNCTION_OF, Action, Step, Task, Trajectory
 from pwagents_old.agents.conversation import transcript
 from pwagents_old.evaluation.episodes import EpisodeRecord
-from pwagents_old.evaluation.viewer import show_episodes
+from pwagents.results.viewer import show_episodes
 from pwagents_old.lm.dialogues import DialogueText
 from pwagents_old.orion.role_play import Played, RolePlay
 from pwagents_old.orion.study import Study

@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from pwagents.results.viewer import MAX_TEXT, draw_episode, show_episodes
 from pwagents.schema import Action, Observation, Product, Review, Step, Task, Trajectory
-from pwagents_old.evaluation.viewer import MAX_TEXT, draw_episode, show_episodes
 
 EVIL = "<script>alert('x')</script>"
 TITLES = {"B1": "Stool", "B2": "Table {{ 7 * 7 }}"}

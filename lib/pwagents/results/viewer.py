@@ -10,13 +10,11 @@ from importlib.resources import files
 from textwrap import wrap
 from typing import NamedTuple
 
+from pwagents.results.metrics import FAILURES, attempts, grade
 from pwagents.schema import Product, Task, Trajectory
-from pwagents.results.metrics import attempts, grade
 
 MAX_TEXT = 600  # characters of a text that are shown; the record holds the rest
 DRAWN_PRODUCTS, DRAWN_QUESTIONS = 3, 2  # at most, in a picture
-# Why an episode counts 0, whatever was done in it.
-FAILURES = {"refused": "refused by its model", "error": "the agent's error"}
 
 
 class Bubble(NamedTuple):
@@ -97,7 +95,7 @@ def show_episodes(
         bubbles = [Bubble("answer", "User", task.instruction), *converse(trajectory, products, MAX_TEXT)]
         profile = (profiles or {}).get(method, "")
         episodes.append((method, profile, bubbles, describe_outcome(trajectory)))
-    template = files("pwagents_old.evaluation").joinpath("trajectory.html").read_text("utf-8")
+    template = files("pwagents.results").joinpath("trajectory.html").read_text("utf-8")
     return HTML(Template(template, autoescape=True).render(task=task, episodes=episodes))
 
 
@@ -148,7 +146,7 @@ def draw_episode(instruction: str, trajectory: Trajectory, title: str) -> str:
         lines = [line for text in texts for line in wrap(text, 38)]
         boxes.append({"kind": kind, "who": who, "lines": lines, "bold": bold, "top": top})
         top += 66 + 33 * len(lines)
-    template = files("pwagents_old.evaluation").joinpath("episode.svg").read_text("utf-8")
+    template = files("pwagents.results").joinpath("episode.svg").read_text("utf-8")
     return Template(template, autoescape=True, trim_blocks=True).render(
         boxes=boxes, title=title, height=top + 42
     )
