@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from pwagents.profiles.clusters import Cluster
 from pwagents.schema import FUNCTION_OF, Behavior, Review, Trajectory, UserProfile
 from pwagents_old.agents.replies import read_turn
 from pwagents_old.llm.chat import Reply
@@ -22,7 +23,6 @@ from pwagents_old.orion.agent import (
 )
 from pwagents_old.orion.work import who_does_the_work
 from pwagents_old.profiles.types import (
-    Cluster,
     ContextualProfile,
     GlobalProfile,
     MicroProfile,

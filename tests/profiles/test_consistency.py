@@ -13,6 +13,7 @@ from sklearn.metrics import ndcg_score
 
 from pwagents.data.synthetic import make_world
 from pwagents.errors import NotEvaluableError
+from pwagents.profiles.clusters import Cluster
 from pwagents.schema import Review, UserProfile
 from pwagents.settings import WorldSettings
 from pwagents_old.profiles.consistency import (
@@ -28,7 +29,7 @@ from pwagents_old.profiles.consistency import (
     judge_by_model,
     make_questions,
 )
-from pwagents_old.profiles.types import Cluster, GlobalProfile, MicroProfile, UserProfiles
+from pwagents_old.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 
 from ..agents.conftest import ScriptedModel
 from .conftest import bought, lamp

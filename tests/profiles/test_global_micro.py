@@ -6,21 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pwagents.profiles.clusters import Cluster, adaptive_clusters
 from pwagents.schema import UserProfile
 from pwagents_old.embedding import Embedder
 from pwagents_old.profiles.catalogue import Catalogue
-from pwagents_old.profiles.global_micro import (
-    adaptive_clusters,
-    contextual_profile,
-    profile_users,
-)
+from pwagents_old.profiles.global_micro import contextual_profile, profile_users
 from pwagents_old.profiles.offline import OfflineProfiler
-from pwagents_old.profiles.types import (
-    Cluster,
-    GlobalProfile,
-    MicroProfile,
-    UserProfiles,
-)
+from pwagents_old.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 
 from .conftest import bought, lamp
 
@@ -38,7 +30,7 @@ def test_clusters_have_the_mean_of_their_members_as_a_centre():
     clusters = adaptive_clusters(HISTORY, SHOP, VECTORS)
     for cluster in clusters:
         mean = np.mean([VECTORS[HISTORY[i].parent_asin] for i in cluster.members], axis=0)
-        np.testing.assert_allclose(cluster.centre, mean / np.linalg.norm(mean), atol=1e-6)
+        np.testing.assert_allclose(cluster.center, mean / np.linalg.norm(mean), atol=1e-6)
 
 
 def names(vectors=VECTORS, **options):
@@ -52,7 +44,7 @@ def test_the_smallest_bucket_joins_the_nearest_until_all_are_large_enough():
     assert names(least=99) == ["a + b + c + d"]
     opposite = {asin: np.array([(-1.0) ** int(asin[1:])], np.float32) for asin in SHOP}  # they cancel out
     (cluster,) = adaptive_clusters(HISTORY, SHOP, opposite, least=99)
-    assert np.isfinite(cluster.centre).all()
+    assert np.isfinite(cluster.center).all()
 
 
 class Noting(OfflineProfiler):
@@ -93,7 +85,7 @@ def test_micro_profiles_see_at_most_l_c_behaviours_of_their_own_cluster(build, h
 
 
 def as_bytes(own):
-    clusters = [(c.name, c.members, c.centre.tobytes().hex()) for c in own.clusters]
+    clusters = [(c.name, c.members, c.center.tobytes().hex()) for c in own.clusters]
     return json.dumps([own.whole.model_dump_json(), [m.model_dump_json() for m in own.micro], clusters])
 
 

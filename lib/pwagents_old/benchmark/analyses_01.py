@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from pwagents.data.synthetic import World, make_world
+from pwagents.profiles.clusters import section
 from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import TASK_TYPES, Benchmark, Task
 from pwagents.settings import WorldSettings
@@ -20,7 +21,6 @@ from pwagents_old.embedding import count_tokens
 from pwagents_old.evaluation.figures import COLORS, NEUTRAL, plot_bars, plot_intervals, use_style
 from pwagents_old.evaluation.paper import paper_table
 from pwagents_old.evaluation.statistics import paired_test
-from pwagents_old.profiles.catalogue import section
 
 NEEDS_TRUTH = 'Not known here: only the embedded world tells what people really want (source = "synthetic").'
 RUNGS = (

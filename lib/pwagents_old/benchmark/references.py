@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from pwagents.data.synthetic import Truth
+from pwagents.profiles.clusters import adaptive_clusters, embed_items
 from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.seeds import rng
@@ -24,7 +25,6 @@ from pwagents.shop.search import SearchEngine, content_query
 from pwagents_old.embedding import Embedder
 from pwagents_old.evaluation.breakdowns import sort_by_type
 from pwagents_old.evaluation.statistics import PairedTest, name_left_out, paired_test
-from pwagents_old.profiles.global_micro import adaptive_clusters, embed_items
 from pwagents_old.web.functions import RESULTS, ProductRecommender
 from pwagents_old.web.shops import Shops
 
@@ -192,7 +192,7 @@ def answer_by_input(
         closest = sorted(range(len(history)), key=lambda i: (-cosines[i], -i))[:10]
         # The cluster whose centre is nearest to the instruction (Orion, 4.1); none of too short a history.
         clusters = adaptive_clusters(history, benchmark.products, vectors)
-        nearest = max(clusters, key=lambda c: round(float(c.centre @ instruction), 6), default=None)
+        nearest = max(clusters, key=lambda c: round(float(c.center @ instruction), 6), default=None)
         parts = {
             WHOLE: history,
             CLOSEST: [history[i] for i in sorted(closest)],

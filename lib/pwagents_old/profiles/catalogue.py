@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from typing import NamedTuple
 
+from pwagents.profiles.clusters import section
 from pwagents.schema import Product
-from pwagents_old.project import read_yaml
 from pwagents.words import content_words, kind_of, short_store, word_list
+from pwagents_old.project import read_yaml
 
 BANDS = ("budget", "midrange", "premium")  # a third of the products of a kind each
 WORD_LISTS = read_yaml(__package__, "attributes.yaml")
@@ -152,12 +153,6 @@ class Catalogue:
         yield from dict.fromkeys(values)
         used = {word for trait in values for word in trait.value.split()} | set(brand.lower().split())
         yield from (Trait(TOPIC, word) for word in content_words(product.title) if word not in used)
-
-
-def section(product: Product) -> str:
-    """The finest category that a page names: its category, and its department where there is one."""
-    department = product.details.get("Department", "").strip().lower()
-    return f"{product.category} > {department}" if department else product.category
 
 
 @cache

@@ -2,7 +2,7 @@
 
 The paper's definitions, one function each:
 
-- *interest clusters* C = {c_1, ..., c_N} with centres e_i: :func:`adaptive_clusters`;
+- *interest clusters* C = {c_1, ..., c_N} with centres e_i: :mod:`pwagents.profiles.clusters`;
 - *profiles* P_u = (p_global, P_micro), with alpha and l_c: :func:`profile_users`;
 - *retrieval* c* = argmax_i sim(e_q, e_i): :func:`nearest_clusters`;
 - *contextual profile* P_ctx,0 = concat(rho-_global, rho+_micro): :func:`contextual_profiles`.
@@ -10,19 +10,17 @@ The paper's definitions, one function each:
 How P_ctx,t follows from it in a conversation is in :mod:`pwagents_old.profiles.update`.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from pwagents.schema import Behavior, Product
+from pwagents.profiles.clusters import History, adaptive_clusters, embed_items
+from pwagents.schema import Product
 from pwagents.seeds import rng
 from pwagents_old import engine
 from pwagents_old.embedding import Embedder
-from pwagents_old.profiles.catalogue import section
 from pwagents_old.profiles.types import (
-    Cluster,
     ContextualProfile,
     GlobalProfile,
     MicroProfile,
@@ -32,12 +30,7 @@ from pwagents_old.profiles.types import (
 
 ALPHA = 15  # behaviours up to which a user gets no clusters (Orion, 5.1)
 L_C = 6  # behaviours that a micro-profile is made from, at most (Orion, 5.1)
-LEAST = 2  # behaviours that a bucket needs to stay by itself: one purchase is no interest
-_DESCRIPTION = 200  # characters
 _TEMPERATURE = 0.05  # of the weights of several clusters; low, because cosines lie close together
-
-History = Sequence[Behavior]  # oldest first
-Vectors = Mapping[str, np.ndarray]  # (384,) unit vectors of products, by id
 
 
 class Profiler(Protocol):
@@ -55,67 +48,6 @@ class Near(NamedTuple):
 
     cluster: int
     weight: float
-
-
-def item_text(product: Product) -> str:
-    """Write what stands for a product when clusters are compared with instructions.
-
-    Features are left out: they say how a product is made, not what it is for, and with them the nearest
-    cluster is the right one less often.
-    """
-    description = " ".join(product.description)[:_DESCRIPTION]
-    return f"{product.title}. {product.category}. {description}".strip()
-
-
-def embed_items(
-    histories: Iterable[History], products: Mapping[str, Product], embedder: Embedder
-) -> dict[str, np.ndarray]:
-    """Embed all products in some histories: id -> (384,); each text is embedded once."""
-    asins = sorted({behavior.parent_asin for history in histories for behavior in history})
-    vectors = embedder.encode([item_text(products[asin]) for asin in asins], show_progress=True)
-    return dict(zip(asins, vectors, strict=True))
-
-
-def adaptive_clusters(
-    history: History, products: Mapping[str, Product], vectors: Vectors, least: int = LEAST
-) -> tuple[Cluster, ...]:
-    """Cluster by the finest category that pages name, the small buckets merged into their neighbours.
-
-    The paper calls its bucketing adaptive and does not say how. Ours: while a bucket has fewer than ``least``
-    behaviours, the smallest one joins the one whose centre is nearest (ties: first by name).
-
-    Args:
-        history: oldest first, not empty.
-        vectors: of the history's products (:func:`embed_items`).
-
-    Returns:
-        Clusters that share out all behaviours, sorted by name.
-    """
-    buckets: dict[str, list[int]] = defaultdict(list)
-    for position, behavior in enumerate(history):
-        buckets[section(products[behavior.parent_asin])].append(position)
-    clusters = [_cluster(name, buckets[name], history, vectors) for name in sorted(buckets)]
-    # A merged bucket has a new centre, so the next smallest is compared with that.
-    while len(clusters) > 1:
-        smallest = min(clusters, key=lambda cluster: (len(cluster.members), cluster.name))
-        if len(smallest.members) >= least:
-            break
-        others = [cluster for cluster in clusters if cluster is not smallest]
-        likeness = {other.name: round(float(other.centre @ smallest.centre), 6) for other in others}
-        nearest = min(others, key=lambda other: (-likeness[other.name], other.name))
-        name = " + ".join(sorted([*nearest.name.split(" + "), *smallest.name.split(" + ")]))
-        merged = _cluster(name, [*nearest.members, *smallest.members], history, vectors)
-        rest = [cluster for cluster in others if cluster is not nearest]
-        clusters = sorted([*rest, merged], key=lambda cluster: cluster.name)
-    return tuple(clusters)
-
-
-def _cluster(name: str, members: Sequence[int], history: History, vectors: Vectors) -> Cluster:
-    """The cluster of some positions of a history, with its centre e_i."""
-    members = sorted(members)
-    mean = np.mean([vectors[history[i].parent_asin] for i in members], axis=0)
-    norm = np.linalg.norm(mean)  # 0 only where vectors cancel out
-    return Cluster(name, tuple(members), (mean / norm if norm else mean).astype(np.float32))
 
 
 def profile_users(
@@ -187,7 +119,7 @@ def nearest_clusters(
     for i, vector in zip(asking, vectors, strict=True):
         clusters = profiles[i].clusters
         index = faiss.IndexFlatIP(len(vector))
-        index.add(np.stack([cluster.centre for cluster in clusters]))
+        index.add(np.stack([cluster.center for cluster in clusters]))
         cosines, places = index.search(vector[None], len(clusters))
         # Rounded, so that the last bits of an embedding cannot decide a tie: the earlier cluster comes first.
         ranked = sorted(zip(np.round(-cosines[0], 6).tolist(), places[0].tolist(), strict=True))[:m]

@@ -8,8 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
+from pwagents.profiles.clusters import Cluster
 from pwagents.schema import Record, Text, UserProfile
 
 # Where a line of a contextual profile comes from: the past, the user's own words, or what they rejected.
@@ -33,15 +32,6 @@ class MicroProfile(Record):
 
     recommendations: tuple[Text, ...] = ()  # rho+_micro,i
     avoidances: tuple[Text, ...] = ()  # rho-_micro,i
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """An interest cluster (c_i) of one user."""
-
-    name: str  # the category, or the categories, that its behaviours share
-    members: tuple[int, ...]  # positions in the user's history, ascending
-    centre: np.ndarray  # (384,) unit vector (e_i): the mean embedding of its items, normalised
 
 
 @dataclass(frozen=True)

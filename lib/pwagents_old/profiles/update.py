@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from pwagents.schema import Step, Usage
+from pwagents.words import content_words
 from pwagents_old.profiles.catalogue import (
     TOPIC,
     WORD_LISTS,
@@ -23,7 +24,6 @@ from pwagents_old.profiles.catalogue import (
     split_clauses,
 )
 from pwagents_old.profiles.types import ContextualProfile, ProfileLine
-from pwagents.words import content_words
 
 _SEVERAL = ("feature", "mention")  # one may state a second value of these without taking back the first
 # "$20", "around 20 dollars", "no more than 15 bucks"
