@@ -25,3 +25,7 @@ class NotEvaluableError(RuntimeError):
 
 class SettingsError(ValueError):
     """Settings are not what they should be; a line for each says where, and what was expected."""
+
+
+class StaysHere(Exception):
+    """What is to be pickled belongs to this process, so what holds it runs here; the message says why."""

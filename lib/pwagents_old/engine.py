@@ -22,7 +22,7 @@ from inspect import ismethod
 from math import ceil
 from typing import Any, Literal
 
-from pwagents.errors import SettingsError
+from pwagents.errors import SettingsError, StaysHere
 from pwagents_old import portable
 from pwagents_old.portable import one_core
 
@@ -32,10 +32,6 @@ Remote = Callable[[Sequence[Any]], Iterator[list[Any]]]
 ROUNDS = 8  # of a run: what one of them gives back is stored before the next begins
 _LOCK, _CACHED = type(threading.Lock()), type(lru_cache(len))
 in_use: Engine = "local"
-
-
-class StaysHere(Exception):
-    """What is to be pickled belongs to this process, so what holds it runs here; the message says why."""
 
 
 def use(engine: Engine) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pwagents.llm.chat import Reply, ToolCall
 from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Product, Review, Task, UserProfile
 from pwagents.seeds import rng
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.interec import first_profile, play_task
 from pwagents_old.agents.methods import METHODS, PUMA_BY_FILE, PumaByFile
-from pwagents_old.llm.chat import Reply, ToolCall
 from pwagents_old.users.llm import LlmUser
 from pwagents_old.web.environment import WebEnvironment, run_episode
 from pwagents_old.web.functions import Shop

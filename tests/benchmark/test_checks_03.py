@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.schema import FUNCTION_OF, Action, Observation, Product, Review, Step, Task, Trajectory
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.methods import METHODS
@@ -18,7 +19,6 @@ from pwagents_old.benchmark.adversarial import (
     simulator_quality,
 )
 from pwagents_old.benchmark.agreement import published_against_corrected
-from pwagents_old.llm.fence import CLOSE, OPEN
 from pwagents_old.web.environment import UserReply
 
 from ..agents.conftest import ScriptedModel, call

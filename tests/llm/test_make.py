@@ -7,10 +7,10 @@ from typing import Annotated
 import pytest
 
 from pwagents.errors import DataError, InfrastructureError
+from pwagents.llm.chat import Reply
 from pwagents.schema import Usage
 from pwagents_old.llm import openai_model
 from pwagents_old.llm.budget import Budget, BudgetError, Load, cost_usd, estimate, price_of
-from pwagents_old.llm.chat import Reply
 from pwagents_old.llm.make import Models, notes
 from pwagents_old.llm.openai_model import OpenAIModel
 from pwagents_old.llm.settings import Players, player

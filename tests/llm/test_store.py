@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pwagents.errors import DataError, InfrastructureError
+from pwagents.llm.chat import Reply, Request, ToolCall, ask_all
 from pwagents.schema import Usage
-from pwagents_old.llm.chat import Reply, Request, ToolCall, ask_all
 from pwagents_old.llm.openai_model import OpenAIModel
 from pwagents_old.llm.store import ResponseStore, StoredModel
 

@@ -5,8 +5,8 @@ import unicodedata
 
 import pytest
 
-from pwagents_old.llm.chat import Reply
-from pwagents_old.llm.fence import CLOSE, OPEN, fence
+from pwagents.llm.chat import Reply
+from pwagents.llm.fence import CLOSE, OPEN, fence
 
 from .conftest import CIRCUMSTANCES
 

@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from pwagents.data.synthetic import make_world
+from pwagents.llm.fence import fence
 from pwagents.settings import WorldSettings
-from pwagents_old.llm.fence import fence
 from pwagents_old.llm.folder import read_model, read_tokenizer
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.lm import dialogues

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from pwagents.llm.chat import Reply
+from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.profiles.clusters import Cluster
 from pwagents.schema import FUNCTION_OF, Behavior, Review, Trajectory, UserProfile
 from pwagents_old.agents.replies import read_turn
-from pwagents_old.llm.chat import Reply
-from pwagents_old.llm.fence import CLOSE, OPEN
 from pwagents_old.orion.agent import (
     FUNCTIONS,
     LONGEST,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pwagents.llm.chat import Reply
 from pwagents.schema import Behavior, Review, Trajectory
-from pwagents_old.llm.chat import Reply
 from pwagents_old.orion.judge import LlmJudge, OfflineJudge, is_call
 from pwagents_old.orion.reward import Rewards, RewardSettings, has_succeeded
 from pwagents_old.web.environment import Purchase

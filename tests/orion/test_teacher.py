@@ -2,8 +2,8 @@
 
 import pytest
 
+from pwagents.llm.chat import Reply
 from pwagents.schema import FUNCTION_OF, Behavior, Review
-from pwagents_old.llm.chat import Reply
 from pwagents_old.orion.judge import LlmJudge
 from pwagents_old.orion.teacher import OfflineTeacher, llm_teachers
 from pwagents_old.web.environment import Purchase

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from pwagents_old.llm.chat import ChatModel, Reply
-from pwagents_old.llm.fence import CLOSE, FENCE_NOTE
+from pwagents.llm.chat import ChatModel, Reply
+from pwagents.llm.fence import CLOSE, FENCE_NOTE
 from pwagents_old.persona2web.domains import domains, facet_of, value_text
 from pwagents_old.persona2web.history import NOW, shares
 from pwagents_old.persona2web.history_llm import LlmHistorian

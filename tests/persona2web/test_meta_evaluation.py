@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents_old.llm.chat import ChatModel, Reply
+from pwagents.llm.chat import ChatModel, Reply
 from pwagents_old.persona2web.judge import VIEWS, Scores
 from pwagents_old.persona2web.judge_llm import LlmJudge, read_scores, request_for
 from pwagents_old.persona2web.meta_evaluation import agreement, judge_scripts, meta_evaluation, play_scripts

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from pwagents.errors import DataError
+from pwagents.llm.chat import ChatModel, Reply
 from pwagents.schema import Usage
-from pwagents_old.llm.chat import ChatModel, Reply
 from pwagents_old.notebook.settings import load_settings
 from pwagents_old.persona2web import study as module
 from pwagents_old.persona2web.asked_user import answers_of

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from pwagents.errors import InfrastructureError, NotEvaluableError
+from pwagents.llm.chat import Reply
 from pwagents.schema import Action, Observation, Step, UserProfile
 from pwagents_old.embedding import count_tokens
-from pwagents_old.llm.chat import Reply
 from pwagents_old.profiles.llm import LlmProfiler, LlmUpdater
 from pwagents_old.profiles.types import ContextualProfile, ProfileLine
 

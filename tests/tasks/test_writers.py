@@ -5,9 +5,9 @@ import re
 import pytest
 
 from pwagents.errors import InfrastructureError, NotEvaluableError
+from pwagents.llm.chat import Reply
 from pwagents.schema import TASK_TYPES, Product, Review, Task
 from pwagents.words import gives_away
-from pwagents_old.llm.chat import Reply
 from pwagents_old.tasks.writers import (
     AMBIGUOUS_LIMIT,
     LIMITS,

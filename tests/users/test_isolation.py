@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from pwagents.llm.chat import ChatModel, Reply, Request
 from pwagents_old.benchmark.adversarial import adversarial_questions, ask_about
-from pwagents_old.llm.chat import ChatModel, Reply, Request
 from pwagents_old.users.llm import LlmUser
 from pwagents_old.users.rules import RuleUser
 

@@ -35,7 +35,11 @@ from pwagents.shop.environment import DETAILS_FUNCTION, BeliefState, Shop, run_e
 from pwagents.users.rules import CODE as USER
 
 # The modules that decide an episode of a prompting method.
-CODE = tuple(dict.fromkeys((*OFFLINE, *USER, "agents.chat", "agents.methods", "llm.chat", "llm.fence")))
+CODE = tuple(
+    dict.fromkeys(
+        (*OFFLINE, *USER, "agents.chat", "agents.methods", "llm.chat", "llm.fence", "llm.parts", "words")
+    )
+)
 ONLY_MULTI_TURN = {"multi_turn": RULES_MULTI}
 
 

@@ -1,39 +1,68 @@
-"""What a language model is to this project: a conversation and tools in, a reply out."""
+"""What a language model is to this project: a conversation and tools in, a reply out.
+
+A reply is split into thought, text and calls where it is made (:mod:`pwagents.llm.parts`), so every reader
+gets clean text, whoever served it.
+"""
 
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from pwagents.errors import NotEvaluableError, StaysHere
+from pwagents.llm.parts import ToolCall, Written, part, utf8
+from pwagents.progress import progress
 from pwagents.schema import Record, Usage
 
 Message = dict[str, Any]  # in OpenAI's chat format: role, content, tool_calls, tool_call_id
 Tool = dict[str, Any]  # in OpenAI's format, as pwagents.shop.environment.tool_schemas makes them
-
-
-class ToolCall(Record):
-    """A call as the model wrote it: ``arguments`` is its JSON text, which may be malformed."""
-
-    id: str
-    name: str
-    arguments: str
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
 
 
 class Reply(Record):
-    """What a model answers, and what that cost.
+    """What a model answers, and what that cost. Whether it is usable is for the caller to judge.
 
     Args:
-        text: what it says, without its thought and its calls; may be empty.
-        finish_reason: "length" for a reply cut off at the token limit, "content_filter" for a withheld one.
+        text: what it says, without its thought and its calls; may be empty. A text that holds them is split.
+        thought: what it wrote, or is reported to have thought, before.
+        written: the text as the model wrote it, if it was split; else empty.
+        finish_reason: "length" for a reply cut off at the token limit, "content_filter" for one that the
+            provider withheld.
+        usage: what the reply cost when it was made, even if it now comes from a store.
     """
 
-    text: str = ""
-    thought: str = ""
+    text: Written = ""
+    thought: Written = ""
+    written: Written = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
+    finish_reason: FinishReason = "stop"
     usage: Usage = Usage()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split(cls, data: Any) -> Any:
+        """Split a text that still holds a thought or a call."""
+        if not isinstance(data, dict) or not isinstance(data.get("text"), str) or data.get("written"):
+            return data
+        thought, text, calls = part(written := utf8(data["text"]))
+        if text == written:
+            return data
+        # A server that reads calls leaves none in the text; what looks like one is then talk about it.
+        calls = data.get("tool_calls") or calls
+        thought = "\n".join(filter(None, [data.get("thought", ""), thought]))
+        reason = data.get("finish_reason", "stop")
+        reason = "tool_calls" if calls and reason == "stop" else reason
+        parted = {"text": text, "thought": thought, "written": written, "tool_calls": calls}
+        return data | parted | {"finish_reason": reason}
+
+    @property
+    def whole(self) -> str:
+        """The text as the model wrote it, thought and calls included."""
+        return self.written or self.text
 
     @property
     def is_cut(self) -> bool:
@@ -45,6 +74,7 @@ class Request(Record):
     """All that a reply depends on, besides the model.
 
     Args:
+        messages, tools: in OpenAI's chat format.
         sampling: temperature, max_tokens, top_p, seed, stop: named as in OpenAI's API.
         sample: which of several replies to the same request; 0 is the first.
     """
@@ -54,16 +84,58 @@ class Request(Record):
     sampling: dict[str, Any] = Field(default_factory=dict)
     sample: int = 0
 
+    def content(self, model: str) -> str:
+        """Return model and request as canonical JSON, the same bytes in every process and on every machine.
+
+        A stored reply is found by their hash. Keys are sorted, all is ASCII, and NaN, which equals nothing,
+        is refused.
+        """
+        return json.dumps([model, self.model_dump(mode="json")], sort_keys=True, allow_nan=False)
+
     def key(self, model: str) -> str:
-        """Return SHA-256 (hex) of model and request, the same in every process."""
-        content = json.dumps([model, self.model_dump(mode="json")], sort_keys=True, allow_nan=False)
-        return hashlib.sha256(content.encode()).hexdigest()
+        """Return SHA-256 (hex) of model and request."""
+        return key_of(self.content(model))
+
+
+def alternating(messages: Sequence[Message]) -> list[Message]:
+    """Return a conversation for models that know only user and assistant, and want them in turns.
+
+    The system message becomes part of the user's first one, and neighbors of one role become one message.
+    """
+    if messages and messages[0]["role"] == "system":
+        messages = [{"role": "user", "content": messages[0]["content"]}, *messages[1:]]
+    turns: list[Message] = []
+    for message in messages:
+        last = turns[-1] if turns else {}
+        if last.keys() == message.keys() == {"role", "content"} and last["role"] == message["role"]:
+            text = "\n\n".join(filter(None, [last["content"], message["content"]]))
+            turns[-1] = {**message, "content": text}
+        else:
+            turns.append(message)
+    return turns
+
+
+def key_of(content: str) -> str:
+    """Return the key of a request, given its :meth:`Request.content`."""
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 class ChatModel(ABC):
-    """A language model by name. Safe to use from several threads."""
+    """A language model by name. Safe to use from several threads.
+
+    Attributes:
+        workers: how many calls may usefully run at once; 1 for a model in this process.
+        batch_size: how many requests :meth:`replies` computes at once; 1 if each is a call of its own.
+        endpoint: what distinguishes stored replies besides the model's name.
+    """
 
     name: str
+    workers: int = 1
+    batch_size: int = 1
+    endpoint: str = "local"
+
+    def __reduce__(self) -> Any:
+        raise StaysHere("the store of replies and the budget of a language model are those of one process")
 
     @abstractmethod
     def reply(self, request: Request) -> Reply:
@@ -71,5 +143,51 @@ class ChatModel(ABC):
 
         Raises:
             InfrastructureError: the model cannot be reached, or refuses permanently.
-            NotEvaluableError: the model refuses this request: too long, or filtered.
+            NotEvaluableError: the model refuses this request: too long, filtered, or what the server says.
         """
+
+    def replies(self, requests: Sequence[Request]) -> list[Reply]:
+        """Return a reply to each request, in order; a local model computes ``batch_size`` of them at once."""
+        return [self.reply(request) for request in requests]
+
+    def complete(
+        self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, sample: int = 0, **sampling
+    ) -> Reply:
+        """Return the reply to a request given as arguments: ``complete(messages, temperature=0.6)``."""
+        request = Request(messages=tuple(messages), tools=tuple(tools), sampling=sampling, sample=sample)
+        return self.reply(request)
+
+
+def ask_all(model: ChatModel, requests: Sequence[Request], what: str) -> list[Reply | None]:
+    """Return a reply to each request, in order; None if the model refuses one (too long, filtered).
+
+    Args:
+        what: for the progress bar.
+
+    Raises:
+        InfrastructureError: the model cannot be reached. Running calls end first, and no others start.
+    """
+
+    def ask(request: Request) -> Reply | None:
+        try:
+            return model.reply(request)
+        except NotEvaluableError:
+            return None
+
+    replies: list[Reply | None] = []
+    at_once = 4 * max(model.workers, model.batch_size)
+    with (
+        progress(total=len(requests), desc=what, unit="reply") as bar,
+        ThreadPoolExecutor(model.workers) as threads,
+    ):
+        for i in range(0, len(requests), at_once):
+            asked = requests[i : i + at_once]
+            if model.batch_size == 1:  # each by itself: a refused one must not cost the others
+                replies += threads.map(ask, asked)
+            else:
+                try:
+                    replies += model.replies(asked)
+                except NotEvaluableError:  # one of them: find out which
+                    replies += map(ask, asked)
+            bar.update(len(asked))
+    return replies

@@ -1,6 +1,11 @@
 """Foreign text in prompts: product pages and reviews are data, whatever they say."""
 
+from typing import TYPE_CHECKING
+
 import regex
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 OPEN, CLOSE = "<data>", "</data>"
 FENCE_NOTE = (
@@ -19,10 +24,22 @@ _DELIMITER = regex.compile(
 
 
 def fence(text: str) -> str:
-    """Untrusted text between the delimiters.
+    """Return an untrusted text between the delimiters.
 
-    The same delimiters within it lose their bracket. Before that, characters that nobody sees are taken out,
-    in which a delimiter could hide, and all line ends become one kind.
+    Delimiters within it lose their bracket. Before that, invisible characters, in which a delimiter could
+    hide, are removed, and all line ends become one kind.
     """
     visible = _INVISIBLE.sub("", _LINE_END.sub("\n", text))
     return f"{OPEN}\n{_DELIMITER.sub('&lt;', visible)}\n{CLOSE}"
+
+
+def without_control_tokens(tokenizer: "PreTrainedTokenizerBase", text: str) -> str:
+    """Return a foreign text with the model's control tokens broken up, so that none ends or begins a turn.
+
+    "<|end|>" becomes "< |end|>". All special tokens count, even those without a role of their own, such as
+    Llama 3's <|start_header_id|>.
+    """
+    added = tokenizer.added_tokens_decoder.values()
+    for token in dict.fromkeys([*tokenizer.all_special_tokens, *(t.content for t in added if t.special)]):
+        text = text.replace(token, f"{token[0]} {token[1:]}")
+    return text

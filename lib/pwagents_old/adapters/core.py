@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pwagents.data import load_benchmark
+from pwagents.llm.chat import Tool
 from pwagents.results.metrics import grade
 from pwagents.schema import Action, Split, Task, Trajectory, check_choice
 from pwagents_old.agents.chat_agent import ChatAgent, tools_of
@@ -25,7 +26,6 @@ from pwagents_old.agents.replies import parse_arguments
 from pwagents_old.benchmark.evaluate import study_settings
 from pwagents_old.benchmark.study import Study
 from pwagents_old.evaluation.breakdowns import sample_tasks
-from pwagents_old.llm.chat import Tool
 from pwagents_old.notebook.run import Run
 from pwagents_old.web.environment import Track, WebEnvironment
 

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
+from pwagents.llm.fence import without_control_tokens
 from pwagents_old.adapters.core import Session, TaskSet
-from pwagents_old.llm.fence import without_control_tokens
 from pwagents_old.web.functions import FUNCTIONS
 
 

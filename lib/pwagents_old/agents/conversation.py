@@ -2,7 +2,7 @@
 
 Prompts with placeholders such as <TITLE>, in our words or in the published ones; remembered behaviours as
 text; the task and each past step as messages in OpenAI's format. What products and reviews say is put between
-fences (:mod:`pwagents_old.llm.fence`), so that a model can tell it from instructions.
+fences (:mod:`pwagents.llm.fence`), so that a model can tell it from instructions.
 """
 
 import json
@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from pwagents.llm.chat import Message
+from pwagents.llm.fence import fence
 from pwagents.schema import Product, Step
 from pwagents_old.agents.memory import Entry
-from pwagents_old.llm.chat import Message
-from pwagents_old.llm.fence import fence
 from pwagents_old.web.environment import BeliefState
 from pwagents_old.web.functions import full_text
 from pwagents_old.web.official_prompts import fill

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from pwagents.errors import NotEvaluableError
+from pwagents.llm.fence import fence
 from pwagents.schema import Behavior, Task, Trajectory, Usage
 from pwagents_old.agents import official
 from pwagents_old.agents.chat_agent import RULES_MULTI, ChatAgent, Setup
@@ -11,7 +12,6 @@ from pwagents_old.agents.conversation import Prompt, fill, tell_entries, transcr
 from pwagents_old.agents.memory import Entry, memory_entry
 from pwagents_old.agents.plain import OfflinePolicy
 from pwagents_old.agents.replies import parse_arguments
-from pwagents_old.llm.fence import fence
 from pwagents_old.web.environment import BeliefState, WebEnvironment, run_episode
 
 # like, dislike: product ids; expect: what the user hopes for; unread: replies about them without sense.

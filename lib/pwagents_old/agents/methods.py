@@ -6,6 +6,8 @@ your own is a subclass of ``ChatAgent`` like those below: play it with
 methods have modules of their own, ``react`` and ``interec``.
 """
 
+from pwagents.llm.chat import Message
+from pwagents.llm.fence import FENCE_NOTE
 from pwagents.schema import FUNCTION_OF, Action
 from pwagents_old.agents.chat_agent import ONLY_MULTI_TURN, RULES_MULTI, RULES_SINGLE, ChatAgent, Setup
 from pwagents_old.agents.conversation import (
@@ -20,8 +22,6 @@ from pwagents_old.agents.interec import InteRecAgent
 from pwagents_old.agents.react import ReAct, Reflection
 from pwagents_old.agents.replies import problem_of
 from pwagents_old.evaluation.paper import PERSONALWAB
-from pwagents_old.llm.chat import Message
-from pwagents_old.llm.fence import FENCE_NOTE
 from pwagents_old.web.environment import BeliefState, Track
 from pwagents_old.web.functions import DETAILS_FUNCTION
 

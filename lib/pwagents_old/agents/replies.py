@@ -1,6 +1,6 @@
 """From what a model says to the action it means.
 
-A reply is parted into thought, text and calls already (:class:`pwagents_old.llm.chat.Reply`). Each form of an
+A reply is parted into thought, text and calls already (:class:`pwagents.llm.chat.Reply`). Each form of an
 action has a function here: a call or talk (:func:`read_call`), ReAct's form (:func:`read_react`), and exactly
 one call after a thought (:func:`read_turn`). Whether the
 function that is called exists, and whether its arguments fit, is for the environment to judge.
@@ -11,9 +11,9 @@ import math
 import re
 from typing import Any
 
+from pwagents.llm.chat import Reply
+from pwagents.llm.parts import without_calls
 from pwagents.schema import Action, ProblemKind
-from pwagents_old.llm.chat import Reply
-from pwagents_old.llm.parts import without_calls
 
 MOST_BRACKETS = 100  # in a call's arguments: what is nested deeper than some 250 cannot be stored
 

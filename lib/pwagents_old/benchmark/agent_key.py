@@ -22,8 +22,8 @@ from typing import Any
 
 import cloudpickle
 
+from pwagents.llm.chat import ChatModel
 from pwagents.schema import Benchmark
-from pwagents_old.llm.chat import ChatModel
 
 _PLAIN = (str, int, float, bool, type(None), dict, list, tuple, bytes)
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))

@@ -5,11 +5,11 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from pwagents.llm.chat import Reply
+from pwagents.llm.parts import ToolCall, call_id
 from pwagents.schema import Usage
 from pwagents_old.llm.budget import cost_usd
-from pwagents_old.llm.chat import Reply
 from pwagents_old.llm.failures import Failure, one_line, sort_failure, without_secrets
-from pwagents_old.llm.parts import ToolCall, call_id
 from pwagents_old.project import read_yaml
 
 MOST_TOKENS = 10**8  # of a call; an endpoint that tells of more is not believed

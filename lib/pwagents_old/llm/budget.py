@@ -13,8 +13,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from pwagents.errors import InfrastructureError
+from pwagents.llm.chat import Reply
 from pwagents.schema import Usage
-from pwagents_old.llm.chat import Reply
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,11 +19,11 @@ from weakref import WeakValueDictionary
 from pydantic import Field, ValidationError
 
 from pwagents.errors import DataError, InfrastructureError
+from pwagents.llm.chat import ChatModel, Reply, Request, alternating
+from pwagents.llm.fence import without_control_tokens
 from pwagents.schema import Record, Usage
 from pwagents.seeds import derive_seed
-from pwagents_old.llm.chat import ChatModel, Reply, Request, alternating
 from pwagents_old.llm.failures import ContextTooLongError, RefusedError, one_line
-from pwagents_old.llm.fence import without_control_tokens
 from pwagents_old.llm.folder import dropped_by_template, read_model, read_tokenizer
 from pwagents_old.project import file_hash
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
+from pwagents.llm.chat import ChatModel
 from pwagents_old.llm.budget import Budget
-from pwagents_old.llm.chat import ChatModel
 from pwagents_old.llm.endpoints import is_loopback
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.llm.openai_model import OpenAIModel

@@ -16,9 +16,9 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
+from pwagents.llm.chat import ChatModel, Reply, Request, alternating
 from pwagents_old.llm.answers import count_usage, read_answer, read_json
 from pwagents_old.llm.budget import Budget
-from pwagents_old.llm.chat import ChatModel, Reply, Request, alternating
 from pwagents_old.llm.endpoints import endpoint_name, endpoint_url, open_client, proxy_of, secrets_of
 from pwagents_old.llm.failures import (
     FINAL,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pwagents_old.llm.chat import ChatModel, Reply, Request, ask_all
+from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 
 REPAIR = "Your answer cannot be used: <PROBLEM>. Write the whole of it again, corrected."
 

@@ -17,9 +17,8 @@ from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
 
-from pwagents.errors import DataError, InfrastructureError
-from pwagents_old.engine import StaysHere
-from pwagents_old.llm.chat import ChatModel, Reply, Request, key_of
+from pwagents.errors import DataError, InfrastructureError, StaysHere
+from pwagents.llm.chat import ChatModel, Reply, Request, key_of
 from pwagents_old.llm.failures import one_line
 
 _TABLES = (

@@ -19,11 +19,11 @@ import numpy as np
 
 from pwagents.data.synthetic.shop import BASIC_SLOTS, SYLLABLES, Domain, domains, language
 from pwagents.data.synthetic.words import with_article
+from pwagents.llm.chat import Message
+from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Behavior, Observation, Review, Step, TaskType
 from pwagents.seeds import rng
 from pwagents.words import content_words, kind_of
-from pwagents_old.llm.chat import Message
-from pwagents_old.llm.fence import CLOSE, OPEN
 from pwagents_old.lm.base import ALL_STEPS, Lesson
 from pwagents_old.lm.exercises import Maker, shop_words
 from pwagents_old.lm.small import make_tokenizer

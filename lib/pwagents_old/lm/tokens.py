@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pwagents.errors import DataError
-from pwagents_old.llm.chat import Message, Tool
-from pwagents_old.llm.fence import without_control_tokens
+from pwagents.llm.chat import Message, Tool
+from pwagents.llm.fence import without_control_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -17,12 +17,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 
+from pwagents.llm.chat import ChatModel, Message, Request, Tool
+from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import FUNCTION_OF, Action, Behavior, Benchmark, Split, Step, Task, Trajectory
 from pwagents_old.agents.conversation import task_text, user
 from pwagents_old.agents.replies import read_turn
 from pwagents_old.embedding import Embedder
-from pwagents_old.llm.chat import ChatModel, Message, Request, Tool
-from pwagents_old.llm.fence import FENCE_NOTE, fence
 from pwagents_old.profiles.global_micro import contextual_profiles, nearest_clusters
 from pwagents_old.profiles.types import ContextualProfile, UserProfiles
 from pwagents_old.web.environment import BeliefState, Context, Purchase

@@ -15,10 +15,10 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, StrictBool
 
+from pwagents.llm.chat import ChatModel, Reply
+from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.llm.parts import part
 from pwagents.schema import Usage
-from pwagents_old.llm.chat import ChatModel, Reply
-from pwagents_old.llm.fence import FENCE_NOTE, fence
-from pwagents_old.llm.parts import part
 from pwagents_old.llm.replies import read_reply
 from pwagents_old.persona2web import prompts
 from pwagents_old.persona2web.actions import split_action

@@ -15,8 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pwagents.errors import InfrastructureError
-from pwagents_old.engine import StaysHere
+from pwagents.errors import InfrastructureError, StaysHere
 from pwagents_old.persona2web import driver
 from pwagents_old.persona2web.driver import START, Driver
 from pwagents_old.persona2web.markup import READ_PAGE, from_json

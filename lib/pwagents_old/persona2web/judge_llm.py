@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from pydantic import create_model
 
-from pwagents_old.llm.chat import ChatModel, Reply, Request, ask_all
-from pwagents_old.llm.fence import FENCE_NOTE, fence
+from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
+from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents_old.llm.replies import read_reply
 from pwagents_old.persona2web.judge import Score, Scores, View
 from pwagents_old.persona2web.transcript import Transcript, tell

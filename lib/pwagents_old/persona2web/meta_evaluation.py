@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import cohen_kappa_score
 
-from pwagents_old.llm.chat import ChatModel
+from pwagents.llm.chat import ChatModel
 from pwagents_old.persona2web.html_driver import HtmlDriver
 from pwagents_old.persona2web.judge import VIEWS, Scores, judge
 from pwagents_old.persona2web.judge_llm import LlmJudge

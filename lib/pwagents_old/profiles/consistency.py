@@ -19,13 +19,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
+from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
+from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.clusters import item_text
 from pwagents.schema import Behavior, Benchmark, Product
 from pwagents.seeds import rng
 from pwagents.words import content_words
 from pwagents_old.embedding import Embedder
-from pwagents_old.llm.chat import ChatModel, Reply, Request, ask_all
-from pwagents_old.llm.fence import FENCE_NOTE, fence
 from pwagents_old.profiles.types import UserProfiles
 from pwagents_old.project import read_yaml
 

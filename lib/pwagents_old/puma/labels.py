@@ -33,9 +33,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pwagents.errors import NotEvaluableError
-from pwagents.schema import FUNCTION_OF, Action, Product, Split, Task
+from pwagents.llm.chat import ChatModel, Request, ask_all
 from pwagents.results.metrics import attempts
-from pwagents_old.llm.chat import ChatModel, Request, ask_all
+from pwagents.schema import FUNCTION_OF, Action, Product, Split, Task
 from pwagents_old.llm.make import Models
 from pwagents_old.puma.memory import SEARCH, TaskMemory
 from pwagents_old.puma.prompts import Prompts

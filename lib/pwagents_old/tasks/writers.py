@@ -13,12 +13,12 @@ from functools import partial
 from typing import NamedTuple
 
 from pwagents.data.instructions import write_instruction
+from pwagents.llm.chat import ChatModel, Reply, Request
+from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.progress import progress
 from pwagents.schema import Behavior, Benchmark, Product, Task, TaskType, UserProfile
 from pwagents.seeds import rng
 from pwagents.words import gives_away, kind_of, section_of
-from pwagents_old.llm.chat import ChatModel, Reply, Request
-from pwagents_old.llm.fence import FENCE_NOTE, fence
 from pwagents_old.llm.replies import ask_twice
 from pwagents_old.profiles.types import OTHER
 from pwagents_old.project import read_yaml

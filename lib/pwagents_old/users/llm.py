@@ -8,9 +8,9 @@ leaks never reaches the agent.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pwagents.llm.chat import ChatModel, Message
+from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import Benchmark, Product, Step, Task, Usage, UserProfile
-from pwagents_old.llm.chat import ChatModel, Message
-from pwagents_old.llm.fence import FENCE_NOTE, fence
 from pwagents_old.profiles.types import ContextualProfile
 from pwagents_old.users.rules import DIFFICULT, REFUSALS, RuleUser, is_result, is_review, leaks
 from pwagents_old.web.environment import UserReply, UserSimulator

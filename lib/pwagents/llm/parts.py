@@ -1,7 +1,7 @@
-"""What a model wrote, parted into thought, text and calls: once, for every provider, where a reply is made.
+"""What a model wrote, split into thought, text and calls: once, for every provider, where a reply is made.
 
 Servers that know a model's format do this themselves. Others send all of it as text, in the model's own marks
-(``marks.yaml``); and a template that opens the thought leaves only its end in the reply.
+(``parts.yaml``); and a template that opens the thought leaves only its end in the reply.
 """
 
 import ast
@@ -13,11 +13,11 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator
 
 from pwagents.schema import Record
-from pwagents_old.project import read_yaml
+from pwagents.words import read_yaml
 
 
 def utf8(text: Any) -> Any:
-    """Put "?" for half a surrogate pair, which a cut-off reply may end in and no file can hold."""
+    """Replace half a surrogate pair, which a cut-off reply may end in and no file can hold, by "?"."""
     return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
 
 
@@ -40,7 +40,7 @@ class Parts(NamedTuple):
     calls: tuple[ToolCall, ...]
 
 
-_MARKS = read_yaml(__package__, "marks.yaml")
+_MARKS = read_yaml(__package__, "parts.yaml")
 # Read from left to right: what stands within a thought is no call, and what stands within a call no thought.
 # A thought that is not closed ends where a whole call ends the text.
 _WHOLE_CALL = r"(?=<tool_call>(?:(?!</?think>).)*</tool_call>\s*\Z)"
@@ -83,7 +83,7 @@ _ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*:\s*(.*)', re.DOTALL)
 
 
 def part(written: str) -> Parts:
-    """Part a text. Without any mark of a thought or a call it is the text of the result, unchanged."""
+    """Split a text; without any mark of a thought or a call, it is the text of the result, unchanged."""
     thoughts, bodies, text = list[str](), list[tuple[str, str]](), _PREFIX.sub("", written)
     if not _THOUGHT_START.search(text):  # the template may have opened the thought
         *thoughts, text = _THOUGHT_END.split(text)
@@ -109,17 +109,17 @@ def part(written: str) -> Parts:
 
 
 def without_calls(written: str) -> str:
-    """Return what a model wrote beside its calls, the marks of its thought included."""
+    """Return what a model wrote besides its calls, the marks of its thought included."""
     return _MARKED.sub(lambda mark: "" if mark.lastindex > _LAST_THOUGHT else mark[0], written).strip()
 
 
 def call_id(text: str, number: int = 0) -> str:
-    """Make an id that every server takes, nine of a to f and 0 to 9, always the same for text and number."""
+    """Return an id that every server accepts, nine hex digits, always the same for text and number."""
     return hashlib.sha256(f"{number} {text}".encode("utf-8", "replace")).hexdigest()[:9]
 
 
 def _calls_in(body: str, is_closed: bool) -> list[tuple[str, str]]:
-    """Names and arguments of the calls in one mark. What cannot be read is arguments, without a name."""
+    """Return names and arguments of the calls in one mark; unreadable text is arguments without a name."""
     body = _FENCED.sub(r"\1", body)
     if (calls := _as_calls(body)) is not None:
         return calls
@@ -135,7 +135,7 @@ def _calls_in(body: str, is_closed: bool) -> list[tuple[str, str]]:
 
 
 def _as_calls(text: str, alone: bool = False) -> list[tuple[str, str]] | None:
-    """Names and arguments of calls as JSON, one or a list, or as Python; None where ``text`` is neither.
+    """Return names and arguments of calls in JSON, one or a list, or in Python; None if it is neither.
 
     Args:
         alone: no mark says that it is a call, so it must hold arguments, and no other field.
@@ -172,7 +172,7 @@ def _as_calls(text: str, alone: bool = False) -> list[tuple[str, str]] | None:
 
 
 def _tags_to_json(inner: str, is_whole: bool) -> str:
-    """Arguments as JSON text: already JSON, or a tag each. Tags of half a call stay as they are written."""
+    """Return arguments, written as JSON or a tag each, as JSON text; tags of half a call stay as written."""
     arguments = _ARGUMENT.findall(inner)
     if inner.startswith("{") or not arguments or not is_whole:
         return inner or "{}"
