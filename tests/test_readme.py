@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 import yaml
 
+from pwagents import __main__ as shell
 from pwagents.data.synthetic import make_world
 from pwagents.results.metrics import grade
 from pwagents.schema import Trajectory
-from pwagents_old import __main__ as shell
 from pwagents_old.benchmark.settings import DataNotebook
 from pwagents_old.notebook.forecast import forecast
 from pwagents_old.notebook.preflight import kind_of
@@ -25,7 +25,7 @@ README = (ROOT / "README.md").read_text("utf-8")
 TEXTS = README + (ROOT / "GUIDE.md").read_text("utf-8")
 SHELL = "\n".join(re.findall(r"```bash\n(.*?)```", TEXTS, re.DOTALL)).replace("\\\n", " ")
 COMMANDS = [line.strip() for line in SHELL.splitlines() if "bin/papermill notebooks/" in line]
-EVALUATIONS = [line for line in SHELL.splitlines() if "-m pwagents_old evaluate" in line]
+EVALUATIONS = [line for line in SHELL.splitlines() if "-m pwagents evaluate" in line]
 PYTHON = re.findall(r"```python\n(.*?)```", TEXTS, re.DOTALL)
 
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 USERS = sorted([*(ROOT / "notebooks").glob("[0-9]*.ipynb"), *(ROOT / "benchmarks").glob("*.py")])
 HEAVY = ("torch", "transformers", "jnius", "vllm")
 # Modules whose sole subject is torch, and those that need an extra.
-ASIDE = {"pwagents_old.web.sasrec"}
+ASIDE = {"pwagents.shop.sasrec", "pwagents_old.web.sasrec"}
 ASIDE |= {f"pwagents_old.adapters.{name}" for name in ("gymnasium_env", "inspect_task")}
 
 
@@ -68,9 +68,10 @@ def test_importing_the_library_and_making_its_models_loads_nothing_heavy(tmp_pat
     library = ROOT / "lib"
     modules = {
         ".".join(path.relative_to(library).with_suffix("").parts).removesuffix(".__init__")
-        for path in (library / "pwagents").rglob("*.py")
+        for package in ("pwagents", "pwagents_old")
+        for path in (library / package).rglob("*.py")
     }
-    assert "pwagents.schema" in modules
+    assert {"pwagents.schema", "pwagents_old.llm.make"} <= modules
     code = (
         "import importlib, sys\n"
         f"for module in {sorted(modules - ASIDE)}:\n"
@@ -83,6 +84,19 @@ def test_importing_the_library_and_making_its_models_loads_nothing_heavy(tmp_pat
         "models('openai:m'), models(f'local:{folder}')\n"
         f"heavy = [name for name in {HEAVY} if name in sys.modules]\n"
         "if heavy: sys.exit(f'making models loads {heavy}')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_package_alone_loads_no_library_of_numbers_and_has_the_public_names():
+    """What it sets for the libraries of numbers must be set before one of them is loaded."""
+    code = (
+        "import sys, pwagents\n"
+        "if loaded := {'numpy', 'pandas', 'pydantic', 'torch'} & {*sys.modules}: sys.exit(str(loaded))\n"
+        "from pwagents import Action, BeliefState, evaluate\n"
+        "from pwagents.schema import Action as same\n"
+        "assert Action is same and callable(evaluate) and not hasattr(pwagents, 'nothing')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

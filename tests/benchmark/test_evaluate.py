@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from pwagents import __main__ as shell
 from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError
 from pwagents.schema import Action, Usage
-from pwagents_old import __main__ as shell
 from pwagents_old.benchmark import own_agent
 from pwagents_old.benchmark.evaluate import evaluate
 from pwagents_old.benchmark.evaluation import COST

@@ -28,7 +28,7 @@ from pwagents.schema import Benchmark
 _PLAIN = (str, int, float, bool, type(None), dict, list, tuple, bytes)
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _CACHED = type(lru_cache(len))
-_NOT_OWN = (Path(__file__).parents[1], sysconfig.get_path("stdlib"))
+_NOT_OWN = (Path(__file__).parents[2], sysconfig.get_path("stdlib"))
 # Of a class, what Python and pydantic make of the rest of it.
 _MADE = re.compile(
     "__(dict|weakref|module|firstlineno|static_attributes|signature|pydantic_(?!fields).*)__|_abc_impl"

@@ -1,6 +1,6 @@
 """One call that evaluates an agent: episodes, a table beside references, and a page to read them.
 
-    from pwagents_old.benchmark.evaluate import evaluate
+    from pwagents import evaluate
 
     evaluate(my_agent, preset="smoke", track="multi_turn")
 

@@ -1,6 +1,6 @@
 """The library from the shell.
 
-pwagents evaluate my_agent.py:agent --preset smoke --track single_turn    # or python -m pwagents_old evaluate ...
+pwagents evaluate my_agent.py:agent --preset smoke --track single_turn    # or python -m pwagents evaluate ...
 """
 
 import argparse
