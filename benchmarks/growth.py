@@ -30,14 +30,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from pwagents.agents.memory import Memory, behavior_text
+from pwagents.agents.offline import FunctionClassifier, RuleAgent
 from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import make_world
 from pwagents.schema import FUNCTION_OF, Task
 from pwagents.seeds import rng
 from pwagents.settings import WorldSettings
 from pwagents.shop.search import build_search_engine
-from pwagents_old.agents.memory import Memory, behavior_text
-from pwagents_old.agents.plain import FunctionClassifier, PlainAgent
 from pwagents_old.embedding import DIMENSION, Embedder
 from pwagents_old.evaluation.breakdowns import sample_tasks
 from pwagents_old.evaluation.episodes import run_episodes
@@ -127,7 +127,7 @@ def measure_size(n_products: int, n_users: int, n_tasks: int) -> list[dict]:
     meter("memory retrieval", recall)
     index = {asin: i for i, asin in enumerate(benchmark.products, 1)}
     recommender = Recommender(SasRec(len(index), SasRecSettings()), index)
-    shop, agent = Shop(benchmark, engine, recommender, embedder, "compact"), PlainAgent(classifier, memory)
+    shop, agent = Shop(benchmark, engine, recommender, embedder, "compact"), RuleAgent(classifier, memory)
 
     def solve(task: Task):
         return run_episode(WebEnvironment(shop), task, benchmark.history(task, "test"), agent)

@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import pytest
 
+from pwagents.agents.memory import Memory
+from pwagents.agents.offline import FunctionClassifier, RuleAgent
 from pwagents.data.synthetic import make_world
 from pwagents.schema import Benchmark
 from pwagents.settings import WorldSettings
 from pwagents.shop.search import build_search_engine
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.interec import InteRecAgent, play_task
-from pwagents_old.agents.memory import Memory
 from pwagents_old.agents.methods import METHODS
-from pwagents_old.agents.plain import FunctionClassifier, PlainAgent
 from pwagents_old.benchmark import references
 from pwagents_old.embedding import Embedder
 from pwagents_old.profiles.catalogue import Catalogue
@@ -124,7 +124,7 @@ def test_nothing_an_agent_sees_comes_from_its_future(benchmark, recommenders, em
     engine = build_search_engine(benchmark.products)
     shop = Shop(benchmark, engine, recommenders.at(0), embedder, "compact")
     memory = Memory(strategy, benchmark.products, embedder, length=50)
-    agent = PlainAgent(FunctionClassifier(benchmark.tasks["train"]), memory)
+    agent = RuleAgent(FunctionClassifier(benchmark.tasks["train"]), memory)
     seen = 0
     for task in search_and_recommend(benchmark):
         start = benchmark.first_task(task.user_id)

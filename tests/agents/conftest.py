@@ -4,13 +4,13 @@ import threading
 
 import pytest
 
+from pwagents.agents.offline import FunctionClassifier, OfflinePolicy
 from pwagents.data.synthetic import make_world
 from pwagents.llm.chat import ChatModel, Reply, ToolCall
 from pwagents.schema import Usage
 from pwagents.settings import WorldSettings
 from pwagents.shop.search import build_search_engine
 from pwagents_old.agents.chat_agent import Setup
-from pwagents_old.agents.plain import FunctionClassifier, OfflinePolicy
 from pwagents_old.web.environment import UserReply, WebEnvironment, run_episode
 from pwagents_old.web.functions import Shop
 from pwagents_old.web.recommender import Recommender

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pwagents_old.agents.memory import FIELDS_OF, Memory
+from pwagents.agents.memory import FIELDS_OF, Memory
 from pwagents_old.web.environment import BeliefState
 
 

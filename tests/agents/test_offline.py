@@ -2,11 +2,11 @@
 
 import pytest
 
+from pwagents.agents.memory import Memory
+from pwagents.agents.offline import FunctionClassifier, OfflinePolicy, RuleAgent
 from pwagents.schema import FUNCTION_OF, Action, Observation, Step
 from pwagents_old.agents.conversation import Prompt
-from pwagents_old.agents.memory import Memory
 from pwagents_old.agents.methods import METHODS, ParameterAgent
-from pwagents_old.agents.plain import FunctionClassifier, OfflinePolicy, PlainAgent
 from pwagents_old.web.environment import BeliefState
 
 TALK = (*FUNCTION_OF.values(), "respond", "stop")
@@ -24,7 +24,7 @@ def test_classifier_finds_the_function_of_held_out_instructions(benchmark, class
 @pytest.mark.parametrize("strategy", ["random", "task_specific"])
 def test_recommendations_are_asked_for_oldest_first(benchmark, state_of, embedder, strategy):
     recommend = "get_recommendations_by_history"
-    agent = PlainAgent(lambda instruction: recommend, Memory(strategy, benchmark.products, embedder))
+    agent = RuleAgent(lambda instruction: recommend, Memory(strategy, benchmark.products, embedder))
     state = state_of(max(benchmark.tasks["test"], key=lambda t: len(benchmark.history(t, "test"))))
     sequence = agent(state).arguments["product_sequence"]
     rest = iter([b.parent_asin for b in state.history])
@@ -63,7 +63,7 @@ def test_where_talking_is_not_allowed_it_is_the_plain_agent(
     memory = Memory(strategy, benchmark.products, embedder)
     for at_first in map(state_of, benchmark.tasks["test"][:30]):
         action = policy.act(at_first, memory.recall(at_first, ""), tuple(FUNCTION_OF.values()))
-        assert action == PlainAgent(classifier, memory)(at_first)
+        assert action == RuleAgent(classifier, memory)(at_first)
     only = policy.act(state(), [], ("add_product_review",))
     assert only == Action(name="add_product_review", arguments={"review": "Need a mug."})
 

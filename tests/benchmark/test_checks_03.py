@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from pwagents.agents.offline import OfflinePolicy
 from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.schema import FUNCTION_OF, Action, Observation, Product, Review, Step, Task, Trajectory
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.methods import METHODS
-from pwagents_old.agents.plain import OfflinePolicy
 from pwagents_old.benchmark.adversarial import (
     adversarial_cases,
     adversarial_report,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pwagents.embedding import Embedder
-from pwagents.schema import Behavior, Benchmark, Product
+from pwagents.schema import Behavior, Benchmark, Product, check_choice
 from pwagents.seeds import rng
 from pwagents.shop.environment import BeliefState
 
@@ -49,6 +49,11 @@ class Memory:
     length: int = 50
     seed: int = 0
     text_of: Callable[[int, Behavior], str] | None = None
+
+    def __post_init__(self):
+        check_choice("memory strategy", self.strategy, Strategy)
+        if self.strategy in ("relevant", "task_specific") and self.embedder is None:
+            raise ValueError(f"memory strategy {self.strategy!r} needs an embedder")
 
     def recall(self, state: BeliefState, function: str) -> list[Entry]:
         """Return behaviors as fields, in the strategy's order.

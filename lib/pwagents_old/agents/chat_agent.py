@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from typing import Any
 
+from pwagents.agents.memory import Entry, Memory, Strategy
+from pwagents.agents.offline import OfflinePolicy
 from pwagents.llm.chat import ChatModel, Message, Reply, Request, Tool
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import FUNCTION_OF, Action, Product, Step
@@ -24,8 +26,6 @@ from pwagents_old.agents.conversation import (
     tell_entries,
     user,
 )
-from pwagents_old.agents.memory import Entry, Memory, Strategy
-from pwagents_old.agents.plain import OfflinePolicy
 from pwagents_old.agents.replies import read_call
 from pwagents_old.embedding import Embedder
 from pwagents_old.web.environment import MAX_STEPS, BeliefState, Track

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from pwagents.agents.memory import Entry
 from pwagents.llm.chat import Message
 from pwagents.llm.fence import fence
 from pwagents.schema import Product, Step
-from pwagents_old.agents.memory import Entry
 from pwagents_old.web.environment import BeliefState
 from pwagents_old.web.functions import full_text
 from pwagents_old.web.official_prompts import fill

@@ -3,14 +3,14 @@
 import json
 from typing import Any
 
+from pwagents.agents.memory import Entry, memory_entry
+from pwagents.agents.offline import OfflinePolicy
 from pwagents.errors import NotEvaluableError
 from pwagents.llm.fence import fence
 from pwagents.schema import Behavior, Task, Trajectory, Usage
 from pwagents_old.agents import official
 from pwagents_old.agents.chat_agent import RULES_MULTI, ChatAgent, Setup
 from pwagents_old.agents.conversation import Prompt, fill, tell_entries, transcript
-from pwagents_old.agents.memory import Entry, memory_entry
-from pwagents_old.agents.plain import OfflinePolicy
 from pwagents_old.agents.replies import parse_arguments
 from pwagents_old.web.environment import BeliefState, WebEnvironment, run_episode
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from pwagents.agents.memory import Memory
+from pwagents.agents.offline import RuleAgent
+from pwagents.results.metrics import GRADER as OURS
 from pwagents.schema import FUNCTION_OF, Action, Behavior, Task, TaskType
-from pwagents_old.agents.memory import Memory
-from pwagents_old.agents.plain import PlainAgent
 from pwagents_old.benchmark.leaderboard import GRADER as PUBLISHED
 from pwagents_old.benchmark.leaderboard import PARAMETER, Score, score_episode
-from pwagents.results.metrics import GRADER as OURS
 from pwagents_old.web.environment import Agent, WebEnvironment, run_episode
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def compare_ways_to_act(study: "Study", tasks: Sequence[Task]) -> Iterator[tuple
     memory = Memory("task_specific", products, embedder, length, seed)
     # Some published agents read the gold type of the task; ours has to tell it from the instruction.
     function_of = {task.instruction: FUNCTION_OF[task.type] for task in study.sample}
-    agents = PlainAgent(function_of.get, memory), PlainAgent(study.roles.classifier, memory)
+    agents = RuleAgent(function_of.get, memory), RuleAgent(study.roles.classifier, memory)
     scores = [tuple(_play(study, task, study.history(task), agent)[1] for agent in agents) for task in tasks]
     yield "agent: told the task's type, its memory too", scores
 

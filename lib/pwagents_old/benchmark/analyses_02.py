@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from pwagents.agents.memory import Memory, embed_behaviors
 from pwagents.data.synthetic import World
 from pwagents.data.synthetic.people import DISLIKED_SLOTS
 from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Task
 from pwagents.shop.search import SearchEngine
 from pwagents_old.agents.conversation import TASK_SPECIFIC, tell_entries
-from pwagents_old.agents.memory import Memory, embed_behaviors
 from pwagents_old.embedding import Embedder, count_tokens
 from pwagents_old.profiles.global_micro import contextual_profile, contextual_profiles, nearest_clusters
 from pwagents_old.profiles.types import ContextualProfile, ProfileLine, UserProfiles

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from pwagents.agents.offline import FunctionClassifier, OfflinePolicy
 from pwagents.schema import Benchmark, Protocol, Task
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.methods import METHODS, PUMA_BY_FILE, TRACKS
-from pwagents_old.agents.plain import FunctionClassifier, OfflinePolicy
 from pwagents_old.benchmark.settings import BenchmarkNotebook, read_functions
 from pwagents_old.embedding import Embedder
 from pwagents_old.llm.budget import Load, estimate

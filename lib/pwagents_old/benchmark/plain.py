@@ -10,14 +10,14 @@ from dataclasses import replace
 
 import pandas as pd
 
+from pwagents.agents.memory import Memory, Strategy, embed_behaviors
+from pwagents.agents.offline import RuleAgent
+from pwagents.results.metrics import GRADER
 from pwagents.schema import TASK_TYPES, Benchmark, Protocol, Task, Trajectory
-from pwagents_old.agents.memory import Memory, Strategy, embed_behaviors
-from pwagents_old.agents.plain import PlainAgent
 from pwagents_old.benchmark.analyses_03 import frame_of, gains_of_memory
 from pwagents_old.benchmark.settings import BenchmarkNotebook
 from pwagents_old.benchmark.study import Study
 from pwagents_old.evaluation.episodes import EpisodeRecord
-from pwagents.results.metrics import GRADER
 from pwagents_old.evaluation.statistics import summarise
 from pwagents_old.notebook.run import Run
 from pwagents_old.web.environment import run_episode
@@ -47,9 +47,9 @@ def play_plain(study: Study, protocol: Protocol) -> dict[str, list[EpisodeRecord
     params = study.params(*_PLAYED, **facts, **study.shops.params(protocol))
     for name, strategy in PLAIN.items():
         memory = Memory(strategy, study.benchmark.products, roles.embedder, length, settings.seed)
-        agent = PlainAgent(roles.classifier, memory)
+        agent = RuleAgent(roles.classifier, memory)
 
-        def solve(task: Task, agent: PlainAgent = agent) -> Trajectory:
+        def solve(task: Task, agent: RuleAgent = agent) -> Trajectory:
             environment = study.environment(task, protocol=protocol)
             return run_episode(environment, task, study.history(task, protocol), agent)
 

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pandas as pd
 
+from pwagents.agents.offline import words
+from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import FUNCTION_OF, Action, Task
 from pwagents.seeds import rng
-from pwagents_old.agents.plain import words
+from pwagents.shop.search import content_query
 from pwagents_old.evaluation.episodes import EpisodeRecord
-from pwagents.results.metrics import rank_accuracy
 from pwagents_old.orion.agent import FUNCTIONS
 from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.study import Study, role_facts
 from pwagents_old.orion.teacher import is_result
 from pwagents_old.profiles.catalogue import Catalogue, attribute_of_word
 from pwagents_old.web.environment import Agent, BeliefState
-from pwagents.shop.search import content_query
 
 RANDOM, TEACHER, KNOWS = "Random", "Teacher", "Knows the target"
 INSTRUCTION, CONTENT = "Instruction alone", "Content words alone"

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
+from pwagents.agents.offline import FunctionClassifier
 from pwagents.data import load_benchmark
 from pwagents.data.splits import parting_date
 from pwagents.schema import TASK_TYPES, Benchmark, Split, Task, TaskType
 from pwagents.seeds import derive_seed
 from pwagents.shop.search import build_search_engine
-from pwagents_old.agents.plain import FunctionClassifier
 from pwagents_old.embedding import Embedder
 from pwagents_old.evaluation.breakdowns import sample_tasks
 from pwagents_old.llm.make import Models

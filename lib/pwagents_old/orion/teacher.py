@@ -58,7 +58,7 @@ class OfflineTeacher:
         seed: with user and instruction, it decides in which order it asks; another seed makes another episode
             of the same task.
         identify: instruction -> the function it asks for, such as a
-            :class:`pwagents_old.agents.plain.FunctionClassifier` of the train split.
+            :class:`pwagents.agents.offline.FunctionClassifier` of the train split.
         questions: how many it asks, at most.
     """
 

@@ -17,11 +17,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from pwagents.agents.memory import closest_first
+from pwagents.agents.offline import words
 from pwagents.profiles.clusters import section
 from pwagents.schema import FUNCTION_OF, Behavior, Product
 from pwagents.words import word_list
-from pwagents_old.agents.memory import closest_first
-from pwagents_old.agents.plain import words
 from pwagents_old.embedding import Embedder
 from pwagents_old.puma.settings import Method
 from pwagents_old.web.environment import BeliefState

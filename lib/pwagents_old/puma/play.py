@@ -14,10 +14,10 @@ from typing import Any
 
 import pandas as pd
 
+from pwagents.agents.memory import Memory
+from pwagents.agents.offline import FunctionClassifier, RuleAgent
 from pwagents.progress import progress
 from pwagents.schema import Action, Protocol, Task, Trajectory
-from pwagents_old.agents.memory import Memory
-from pwagents_old.agents.plain import FunctionClassifier, PlainAgent
 from pwagents_old.benchmark.plain import tell_repurchases
 from pwagents_old.evaluation.breakdowns import sample_tasks
 from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
@@ -56,10 +56,10 @@ def write_functions(records: Sequence[EpisodeRecord], tasks: Sequence[Task], fil
     write_aside(file, json.dumps(functions, indent=1))
 
 
-def make_plain_agent(study: PumaStudy) -> PlainAgent:
+def make_plain_agent(study: PumaStudy) -> RuleAgent:
     """Make the plain agent of notebook 03 with its task-specific memory; it learns from the train tasks."""
     classifier = FunctionClassifier([begun.task for begun in study.begun])
-    return PlainAgent(classifier, Memory("task_specific", study.memory.products, study.memory.embedder))
+    return RuleAgent(classifier, Memory("task_specific", study.memory.products, study.memory.embedder))
 
 
 def play(
@@ -79,7 +79,7 @@ def play(
     return play_at_once(study, name, act, protocol, names, params)
 
 
-def play_plain(study: PumaStudy, agent: PlainAgent) -> list[EpisodeRecord]:
+def play_plain(study: PumaStudy, agent: RuleAgent) -> list[EpisodeRecord]:
     """Let the agent of :func:`make_plain_agent` play the test tasks."""
     learned = {"classifier": [begun.task.task_id for begun in study.begun]}
     return play_at_once(
