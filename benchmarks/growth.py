@@ -30,15 +30,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from pwagents import embedding
 from pwagents.agents.memory import Memory, behavior_text
 from pwagents.agents.offline import FunctionClassifier, RuleAgent
 from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import make_world
+from pwagents.embedding import DIMENSION, Embedder
 from pwagents.schema import FUNCTION_OF, Task
 from pwagents.seeds import rng
 from pwagents.settings import WorldSettings
 from pwagents.shop.search import build_search_engine
-from pwagents_old.embedding import DIMENSION, Embedder
 from pwagents_old.evaluation.breakdowns import sample_tasks
 from pwagents_old.evaluation.episodes import run_episodes
 from pwagents_old.profiles.catalogue import Catalogue
@@ -63,19 +64,10 @@ LINEAR = 1.15
 FLOORS = {"cpu_s": 0.05, "mb": 10.0}  # less is noise, and counts as so much
 
 
-class RandomVectors:
+def random_vectors(texts: Sequence[str]) -> np.ndarray:
     """In MiniLM's place: a unit vector drawn from the text's hash, at the same small cost for each text."""
-
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
-        vectors = np.stack([rng(0, text).normal(size=DIMENSION) for text in texts])
-        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-
-
-class CheapEmbedder(Embedder):
-    """The real cache around cheap vectors."""
-
-    def _load_model(self) -> RandomVectors:
-        return RandomVectors()
+    vectors = np.stack([rng(0, text).normal(size=DIMENSION) for text in texts])
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 class Meter:
@@ -107,7 +99,8 @@ def measure_size(n_products: int, n_users: int, n_tasks: int) -> list[dict]:
     config = WorldSettings(n_users=n_users, n_products=n_products, history=HISTORY)
     benchmark = meter("make the world", lambda: make_world(config, seed=0).benchmark)
     engine = meter("search index", lambda: build_search_engine(benchmark.products))
-    embedder = CheapEmbedder(batch_size=64)
+    embedding._model = lambda max_tokens: random_vectors  # the real cache around cheap vectors
+    embedder = Embedder(batch_size=64)
     catalogue = meter("catalogue of traits", lambda: Catalogue(benchmark.products))
     histories = {user: benchmark.train_period(user) for user in benchmark.behaviors}
     profiler = OfflineProfiler(catalogue)

@@ -19,8 +19,8 @@ from typing import Any
 
 import pandas as pd
 
+from pwagents import portable
 from pwagents.schema import Task
-from pwagents_old import portable
 from pwagents_old.evaluation.breakdowns import by_task, sample_tasks
 from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame, require_played
 from pwagents_old.lm.settings import BaseSettings

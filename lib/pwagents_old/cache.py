@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pwagents.errors import DataError
-from pwagents_old import portable
+from pwagents import portable
 from pwagents_old.project import file_hash, write_aside
 
 KEY, FILES = "made_from.json", "files.json"

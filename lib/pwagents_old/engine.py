@@ -23,8 +23,8 @@ from math import ceil
 from typing import Any, Literal
 
 from pwagents.errors import SettingsError, StaysHere
-from pwagents_old import portable
-from pwagents_old.portable import one_core
+from pwagents import portable
+from pwagents.portable import one_core
 
 Engine = Literal["local", "ray", "dask"]
 Remote = Callable[[Sequence[Any]], Iterator[list[Any]]]

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from pwagents import __main__ as shell
+from pwagents import embedding
+from pwagents.embedding import DIMENSION
 from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError
 from pwagents.schema import Action, Usage
 from pwagents_old.benchmark import own_agent
 from pwagents_old.benchmark.evaluate import evaluate
 from pwagents_old.benchmark.evaluation import COST
-from pwagents_old.embedding import DIMENSION, Embedder
 from pwagents_old.web.environment import run_episode
 from pwagents_old.web.recommender import RecommendersByTime
 
@@ -60,19 +61,17 @@ class Titles:
         return Action(name="search_product_by_query", arguments={"query": title})
 
 
-class HashedWords:
-    """Stands in for MiniLM, which takes seconds to load: the same text, the same vector."""
-
-    def encode(self, texts, **_):
-        vectors = [np.bincount([sum(map(ord, word)) % DIMENSION for word in text.split() or ["-"]],
-                               minlength=DIMENSION) for text in texts]  # fmt: skip
-        return np.array([v / np.linalg.norm(v) for v in vectors], np.float32)
+def hashed_words(texts):
+    """Stand in for MiniLM, which takes seconds to load: the same text, the same vector."""
+    vectors = [np.bincount([sum(map(ord, word)) % DIMENSION for word in text.split() or ["-"]],
+                           minlength=DIMENSION) for text in texts]  # fmt: skip
+    return np.array([v / np.linalg.norm(v) for v in vectors], np.float32)
 
 
 @pytest.fixture(autouse=True)
 def nothing_heavy(monkeypatch):
     """Neither MiniLM nor SASRec: they take seconds, and are tested elsewhere."""
-    monkeypatch.setattr(Embedder, "_load_model", lambda self: HashedWords())
+    monkeypatch.setattr(embedding, "_model", lambda max_tokens: hashed_words)
     monkeypatch.setattr(RecommendersByTime, "fit", lambda *_: RecommendersByTime([], []))
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from pwagents.embedding import Embedder
 from pwagents_old.benchmark import references
-from pwagents_old.embedding import Embedder
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ import torch
 
 from pwagents.data.synthetic import make_world
 from pwagents.llm.fence import fence
+from pwagents.portable import one_core
 from pwagents.settings import WorldSettings
 from pwagents_old.llm.folder import read_model, read_tokenizer
 from pwagents_old.llm.local_model import LocalModel
@@ -28,7 +29,6 @@ from pwagents_old.lm.dialogues import SHOWN, DialogueText
 from pwagents_old.lm.exercises import ids_and_titles
 from pwagents_old.lm.small import make_small_model
 from pwagents_old.orion.agent import PURCHASES, RULES, OrionAgent, orion_messages, orion_tools
-from pwagents_old.portable import one_core
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.update import OfflineUpdater
 

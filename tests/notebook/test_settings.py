@@ -11,8 +11,8 @@ import nbformat
 import pytest
 from omegaconf import OmegaConf
 
+from pwagents import portable
 from pwagents.errors import SettingsError
-from pwagents_old import portable
 from pwagents_old.lm.settings import SftSettings
 from pwagents_old.notebook import settings as module
 from pwagents_old.notebook.preflight import kind_of

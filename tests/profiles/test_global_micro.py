@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pwagents.embedding import Embedder
 from pwagents.profiles.clusters import Cluster, adaptive_clusters
 from pwagents.schema import UserProfile
-from pwagents_old.embedding import Embedder
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.global_micro import contextual_profile, profile_users
 from pwagents_old.profiles.offline import OfflineProfiler

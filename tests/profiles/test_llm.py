@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from pwagents.embedding import count_tokens
 from pwagents.errors import InfrastructureError, NotEvaluableError
 from pwagents.llm.chat import Reply
 from pwagents.schema import Action, Observation, Step, UserProfile
-from pwagents_old.embedding import count_tokens
 from pwagents_old.profiles.llm import LlmProfiler, LlmUpdater
 from pwagents_old.profiles.types import ContextualProfile, ProfileLine
 

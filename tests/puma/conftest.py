@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import yaml
 
+from pwagents.embedding import Embedder
 from pwagents.schema import Behavior, Benchmark, Product, Review, Task
-from pwagents_old.embedding import Embedder
 from pwagents_old.lm.small import make_small_model
 from pwagents_old.notebook.settings import settings_values
 from pwagents_old.puma.labels import begin_tasks

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import yaml
 
+from pwagents.portable import one_core
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
-from pwagents_old.portable import one_core
 from pwagents_old.rl.rollout import Rollout
 from pwagents_old.rl.settings import GrpoSettings, PpoSettings
 from pwagents_old.web.environment import BeliefState

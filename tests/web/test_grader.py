@@ -14,10 +14,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pwagents.embedding import Embedder
 from pwagents.results.metrics import attempts, grade
 from pwagents.schema import Action, Behavior, Benchmark, Product, Review, Task, Trajectory
 from pwagents.shop.search import build_search_engine
-from pwagents_old.embedding import Embedder
 from pwagents_old.web.environment import WebEnvironment
 from pwagents_old.web.functions import Shop
 from pwagents_old.web.recommender import Recommender

@@ -27,7 +27,7 @@ from pwagents_old.agents.conversation import (
     user,
 )
 from pwagents_old.agents.replies import read_call
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.web.environment import MAX_STEPS, BeliefState, Track
 from pwagents_old.web.functions import tool_schemas
 from pwagents_old.web.official_prompts import Prompts

@@ -22,7 +22,7 @@ import pandas as pd
 from pwagents.progress import progress
 from pwagents.schema import Behavior, Benchmark, Product, Record, Review, Task, TaskType, Trajectory
 from pwagents_old.agents.chat_agent import Setup
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.project import read_yaml
 from pwagents_old.users.rules import leaks
 from pwagents_old.web.environment import Agent, UserSimulator, WebEnvironment, run_episode

@@ -17,7 +17,7 @@ from pwagents.schema import TASK_TYPES, Benchmark, Task
 from pwagents.settings import WorldSettings
 from pwagents.shop.search import SearchEngine, build_search_engine, product_text
 from pwagents_old.benchmark.references import COLUMNS, product_references
-from pwagents_old.embedding import count_tokens
+from pwagents.embedding import count_tokens
 from pwagents_old.evaluation.figures import COLORS, NEUTRAL, plot_bars, plot_intervals, use_style
 from pwagents_old.evaluation.paper import paper_table
 from pwagents_old.evaluation.statistics import paired_test

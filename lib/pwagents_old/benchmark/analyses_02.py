@@ -17,7 +17,7 @@ from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Task
 from pwagents.shop.search import SearchEngine
 from pwagents_old.agents.conversation import TASK_SPECIFIC, tell_entries
-from pwagents_old.embedding import Embedder, count_tokens
+from pwagents.embedding import Embedder, count_tokens
 from pwagents_old.profiles.global_micro import contextual_profile, contextual_profiles, nearest_clusters
 from pwagents_old.profiles.types import ContextualProfile, ProfileLine, UserProfiles
 from pwagents_old.web.environment import BeliefState

@@ -14,7 +14,8 @@ from typing import Any
 
 from pwagents.errors import SettingsError
 from pwagents.schema import check_choice
-from pwagents_old import engine, portable
+from pwagents import portable
+from pwagents_old import engine
 from pwagents_old.agents.methods import METHODS, TRACKS
 from pwagents_old.benchmark import own_agent
 from pwagents_old.benchmark.evaluation import Evaluation, write_evaluation

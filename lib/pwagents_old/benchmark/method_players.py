@@ -13,7 +13,7 @@ from pwagents.schema import Benchmark, Protocol, Task
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.methods import METHODS, PUMA_BY_FILE, TRACKS
 from pwagents_old.benchmark.settings import BenchmarkNotebook, read_functions
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.llm.budget import Load, estimate
 from pwagents_old.llm.make import Models
 from pwagents_old.notebook.run import Run

@@ -11,7 +11,7 @@ import pandas as pd
 
 from pwagents.schema import Benchmark
 from pwagents_old.benchmark.settings import ProfilePlayers
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.llm.budget import Load, estimate
 from pwagents_old.llm.make import Models
 from pwagents_old.profiles.catalogue import Catalogue

@@ -22,7 +22,7 @@ from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.seeds import rng
 from pwagents.shop.search import SearchEngine, content_query
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.evaluation.breakdowns import sort_by_type
 from pwagents_old.evaluation.statistics import PairedTest, name_left_out, paired_test
 from pwagents_old.web.functions import RESULTS, ProductRecommender

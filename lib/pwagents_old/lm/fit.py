@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pwagents_old.llm.folder import read_config
 from pwagents_old.lm.settings import DpoSettings
-from pwagents_old.portable import cpu_name
+from pwagents.portable import cpu_name
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel

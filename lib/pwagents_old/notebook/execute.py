@@ -16,7 +16,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from pwagents_old import portable
+from pwagents import portable
 from pwagents_old.llm.endpoints import without_token
 from pwagents_old.notebook.settings import COMPLETE, read_changes
 from pwagents_old.project import PARAMS

@@ -32,7 +32,8 @@ from typing import Any
 import pandas as pd
 from omegaconf import DictConfig, OmegaConf
 
-from pwagents_old import engine, portable
+from pwagents import portable
+from pwagents_old import engine
 from pwagents.results import tables
 from pwagents_old.evaluation.episodes import append_line, count_outcomes, open_lines
 from pwagents.results.metrics import FAILURES

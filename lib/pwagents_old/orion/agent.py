@@ -22,7 +22,7 @@ from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import FUNCTION_OF, Action, Behavior, Benchmark, Split, Step, Task, Trajectory
 from pwagents_old.agents.conversation import task_text, user
 from pwagents_old.agents.replies import read_turn
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.profiles.global_micro import contextual_profiles, nearest_clusters
 from pwagents_old.profiles.types import ContextualProfile, UserProfiles
 from pwagents_old.web.environment import BeliefState, Context, Purchase

@@ -19,7 +19,7 @@ import pandas as pd
 from pwagents.schema import Task, Trajectory
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.methods import METHODS
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.evaluation.episodes import EpisodeRecord, Store, records_frame, require_played, run_episodes
 from pwagents_old.evaluation.paper import ORION
 from pwagents_old.llm.make import Models

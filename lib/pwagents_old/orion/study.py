@@ -23,7 +23,7 @@ from pwagents.data.splits import parting_date
 from pwagents.schema import TASK_TYPES, Benchmark, Split, Task, TaskType
 from pwagents.seeds import derive_seed
 from pwagents.shop.search import build_search_engine
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.evaluation.breakdowns import sample_tasks
 from pwagents_old.llm.make import Models
 from pwagents_old.orion.agent import contexts

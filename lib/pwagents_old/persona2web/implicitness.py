@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pwagents.seeds import rng
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.evaluation.statistics import share_interval
 from pwagents_old.persona2web.domains import domains
 from pwagents_old.persona2web.history import History

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.persona2web.agent import Recall
 from pwagents_old.persona2web.domains import domains, facet_of, value_text
 from pwagents_old.persona2web.history import NOW, History

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pwagents.seeds import rng
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.persona2web.domains import domains, facet_of, value_text
 from pwagents_old.persona2web.history import History
 from pwagents_old.persona2web.retrieval import record_text

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.persona2web.domains import facet_of
 from pwagents_old.persona2web.people import WEBSITE
 from pwagents_old.persona2web.settings import RetrievalSettings

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from pwagents.schema import Usage
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.evaluation.episodes import Episode, run_episodes
 from pwagents_old.persona2web.agent import Brief
 from pwagents_old.persona2web.driver import Driver

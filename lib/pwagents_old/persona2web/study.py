@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.evaluation.episodes import require_played
 from pwagents_old.llm.make import Models
 from pwagents_old.notebook.run import Run

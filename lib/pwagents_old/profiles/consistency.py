@@ -25,7 +25,7 @@ from pwagents.profiles.clusters import item_text
 from pwagents.schema import Behavior, Benchmark, Product
 from pwagents.seeds import rng
 from pwagents.words import content_words
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.profiles.types import UserProfiles
 from pwagents_old.project import read_yaml
 

@@ -19,7 +19,7 @@ from pwagents.profiles.clusters import History, adaptive_clusters, embed_items
 from pwagents.schema import Product
 from pwagents.seeds import rng
 from pwagents_old import engine
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.profiles.types import (
     ContextualProfile,
     GlobalProfile,

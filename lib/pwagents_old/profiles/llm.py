@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pwagents.llm.chat import ChatModel, Message, Reply, Request
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import Behavior, Product, Step, Text, UserProfile
-from pwagents_old.embedding import count_tokens
+from pwagents.embedding import count_tokens
 from pwagents_old.llm.replies import Reader, Result, Stray, ask_twice, read_reply
 from pwagents_old.profiles.types import OTHER, ContextualProfile, GlobalProfile, MicroProfile, ProfileLine
 from pwagents_old.profiles.update import Update, last_results, settle

@@ -22,7 +22,7 @@ from pwagents.agents.offline import words
 from pwagents.profiles.clusters import section
 from pwagents.schema import FUNCTION_OF, Behavior, Product
 from pwagents.words import word_list
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.puma.settings import Method
 from pwagents_old.web.environment import BeliefState
 from pwagents_old.web.official_prompts import tell_product

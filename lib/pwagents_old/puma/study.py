@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from pwagents.schema import Protocol, Task
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.llm.folder import read_tokenizer
 from pwagents_old.lm.base import base_model
 from pwagents_old.lm.exercises import ExerciseText

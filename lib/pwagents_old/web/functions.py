@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from pydantic import ConfigDict, validate_call
 
 from pwagents.schema import Benchmark, Observation, Product, Text, check_choice
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents.shop.search import SearchEngine
 
 ObservationForm = Literal["full", "compact"]

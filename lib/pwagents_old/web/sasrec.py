@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from pwagents.errors import DataError
 from pwagents.progress import progress
-from pwagents_old.portable import one_core
+from pwagents.portable import one_core
 from pwagents_old.web.settings import SasRecSettings
 
 PADDING = 0  # item 0 is no item

@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter
 from pwagents.errors import DataError
 from pwagents.schema import Benchmark, Protocol, Task
 from pwagents_old.data.settings import DataSettings
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.project import file_hash
 from pwagents_old.web.functions import Shop
 from pwagents_old.web.recommender import Recommender, RecommendersByTime

@@ -7,17 +7,17 @@ import sys
 
 import pytest
 
-from pwagents_old import portable
+from pwagents import portable
 
 needs_avx2 = pytest.mark.skipif(not portable.has_avx2(), reason="this CPU has no AVX2")
 
 # Embeds texts, trains a recommender and a small language model; prints a hash of all that came out.
 WORK = """
 from hashlib import sha256
-import pwagents_old
+import pwagents
 import numpy as np
 import torch
-from pwagents_old.embedding import Embedder
+from pwagents.embedding import Embedder
 from pwagents_old.lm.dialogues import dialogue_tokenizer
 from pwagents_old.lm.small import make_small_model
 from pwagents_old.orion.agent import RULES
@@ -67,13 +67,13 @@ def test_trainings_give_the_same_bits_on_an_older_cpu_and_with_two_threads(capsy
 SHOW = "import os, pwagents; print(os.environ.get('MKL_CBWR'), os.environ.get('OMP_NUM_THREADS'))"
 LATER = f"""
 import subprocess, sys
-from pwagents_old import portable
+from pwagents import portable
 portable.switch_off()
 print(subprocess.run([sys.executable, "-c", {SHOW!r}], capture_output=True, text=True).stdout.strip())
 """
 
 
-TOLD = "from pwagents_old import portable; print(portable.shortfall())"
+TOLD = "from pwagents import portable; print(portable.shortfall())"
 
 
 @needs_avx2

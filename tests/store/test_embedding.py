@@ -5,9 +5,10 @@ import sqlite3
 import numpy as np
 import pytest
 
+from pwagents import embedding
+from pwagents.embedding import DIMENSION, Embedder
 from pwagents.errors import InfrastructureError
-from pwagents_old.embedding import DIMENSION, Embedder
-from pwagents_old.portable import one_core
+from pwagents.portable import one_core
 
 pytestmark = pytest.mark.usefixtures("each_text_is_embedded_again")
 TEXTS = ["a yoga mat", "a mat for yoga", "laundry powder"]
@@ -29,7 +30,7 @@ def test_unit_vectors_that_know_what_is_alike(cache):
 
 
 def test_what_is_on_disk_needs_no_model_unless_it_is_cut_elsewhere(cache, monkeypatch):
-    monkeypatch.setattr(Embedder, "_load_model", lambda self: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(embedding, "_model", lambda max_tokens: pytest.fail("the model was loaded"))
     assert Embedder(cache).encode([*TEXTS, TEXTS[0]]).shape == (4, DIMENSION)
     assert Embedder(cache).encode([]).shape == (0, DIMENSION)
     with pytest.raises(pytest.fail.Exception, match="was loaded"):
