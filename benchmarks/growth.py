@@ -40,7 +40,7 @@ from pwagents.schema import FUNCTION_OF, Task
 from pwagents.seeds import rng
 from pwagents.settings import WorldSettings
 from pwagents.shop.search import build_search_engine
-from pwagents_old.evaluation.breakdowns import sample_tasks
+from pwagents.data.splits import sample_tasks
 from pwagents_old.evaluation.episodes import run_episodes
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.global_micro import profile_users

@@ -15,13 +15,13 @@ from pwagents.agents.memory import Memory
 from pwagents.agents.offline import FunctionClassifier, RuleAgent
 from pwagents.data.synthetic import make_world
 from pwagents.embedding import Embedder
+from pwagents.results import references
 from pwagents.schema import Benchmark
 from pwagents.settings import WorldSettings
 from pwagents.shop.search import build_search_engine
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.interec import InteRecAgent, play_task
 from pwagents_old.agents.methods import METHODS
-from pwagents_old.benchmark import references
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.global_micro import contextual_profile, profile_users
 from pwagents_old.profiles.offline import OfflineProfiler

@@ -23,8 +23,8 @@ ROOT = _LIBRARY.parents[1] if IS_CHECKOUT else Path.cwd()
 PARAMS = (ROOT if IS_CHECKOUT else _LIBRARY.parent / "pwagents") / "params"
 # Modules that have moved to the new package, by the room that had them.
 _MOVED = {"web": ["shop/search"], "web/search": ["shop/search"], "web/analyzer": ["shop/search"]}
-_MOVED |= {"profiles": ["profiles/clusters"], "evaluation": ["results/metrics", "results/tables"]}
 _MOVED |= {"llm": ["llm/chat", "llm/fence", "llm/parts"], "agents": ["agents/memory", "agents/offline"]}
+_MOVED |= {"profiles": ["profiles/clusters"]}
 # What only shows results.
 _SHOWS = ("views.py", "figures.py", "paper_rows.py", "costs.py", "episode_page.py")
 

@@ -5,7 +5,7 @@ import pytest
 
 from pwagents.errors import DataError
 from pwagents_old.evaluation.figures import plot_intervals
-from pwagents_old.evaluation.paper import Setup, below_paper, paper_table
+from pwagents.results.papers import below_paper, paper_table
 from pwagents_old.notebook import summary
 from pwagents_old.notebook.figures import save_figure
 from pwagents_old.notebook.reference import REFERENCE
@@ -92,7 +92,7 @@ def test_ours_stand_below_once_each_with_their_notebook_and_what_other_pipelines
     made = pd.read_csv(REFERENCE / "tables" / "06_orion_table_1.csv").set_index("row")
     column, last = "search: result accuracy", ours["row"].iloc[-1]
     assert ours.set_index("row").loc[last, column] == made.loc[last, column]
-    theirs = below_paper(pd.DataFrame(), "Orion", "Table 1", Setup("", ""))
+    theirs = below_paper(pd.DataFrame(), "Orion", "Table 1", "", "")
     assert rows.loc[rows["source"] != "here", column].tolist() == theirs["search", "result accuracy"].tolist()
     over = rows.set_index("row")["over pipelines"]
     assert over[over != ""].to_dict() == {

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
-from pwagents_old.evaluation.paper import ORION
+from pwagents.results.papers import ORION
 from pwagents_old.orion import train as orion_train
 from pwagents_old.orion.baselines import play_baselines
 from pwagents_old.orion.references import (

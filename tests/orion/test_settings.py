@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from transformers import AutoModelForCausalLM
 
-from pwagents_old.evaluation.seeds import MUST_EXCEED
+from pwagents.results.seeds import MUST_EXCEED
 from pwagents_old.notebook.settings import load_settings
 from pwagents_old.orion.sensitivity import SensitivityNotebook
 from pwagents_old.orion.settings import AblationsNotebook, GrpoNotebook, SftNotebook

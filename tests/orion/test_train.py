@@ -8,7 +8,7 @@ import grimp
 import pytest
 
 from pwagents.errors import DataError, NotEvaluableError
-from pwagents_old.evaluation.breakdowns import by_type_and_mean
+from pwagents.results.statistics import by_type_and_mean
 from pwagents_old.llm.folder import read_model, read_tokenizer
 from pwagents_old.lm.exercises import ids_and_titles
 from pwagents_old.lm.trainer import not_falling, read_losses

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from pwagents.schema import Task
+from pwagents.seeds import rng
 
 
 def chronological_split(n: int) -> tuple[int, int, int]:
@@ -81,3 +82,11 @@ def parting_date(train: Sequence[Task], tested: Sequence[Task], first_task: Call
             "test tasks): a training would use the future of tested users; take more users"
         )
     return max(dates, key=lambda date: (min(kept(date)), -date))
+
+
+def sample_tasks(tasks: Sequence[Task], n: int, seed: int) -> list[Task]:
+    """Draw ``n`` of the tasks, in their order; all of them for ``n`` = 0 or more than there are."""
+    if not 0 < n < len(tasks):
+        return list(tasks)
+    chosen = rng(seed, "sample_tasks").choice(len(tasks), size=n, replace=False)
+    return [tasks[i] for i in sorted(chosen)]

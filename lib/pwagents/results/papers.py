@@ -1,11 +1,16 @@
 """The numbers printed in the papers, a YAML file each in ``papers``, and our rows below them.
 
-Values stand as printed, in the unit of ``unit``: PersonalWAB prints accuracies as shares (0 to 1), Orion in
-percent. Our numbers stand in rows of their own below the printed ones, which say what they are.
+``paper`` is PersonalWAB (which holds PUMA), Orion or Persona2Web, ``table`` the paper's own numbering (for
+Persona2Web, of which no table is at hand, what the numbers are about), ``task`` search, recommend, review,
+overall, or empty. Values stand as printed, in the unit of ``unit``: PersonalWAB prints accuracies as shares
+(0 to 1), Orion in percent. Each row says with which command it is made here. Our numbers stand in rows of
+their own below the printed ones, which say what they are.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import product
+from typing import Any
 
 import pandas as pd
 
@@ -15,30 +20,38 @@ from pwagents.schema import TASK_TYPES
 from pwagents.words import read_yaml
 
 # What each paper grades by: our metric -> its heading. PersonalWAB scores the choice of function once a task
-# and takes the best attempt.
+# and takes the best attempt; Orion scores each step, and what the user is left with.
 METRICS = {
     "PersonalWAB": {
         "function_accuracy": "function accuracy",
         "result_official": "result accuracy",
         "steps": "steps",
     },
+    "Orion": {"result_final": "result accuracy", "step_accuracy": "function accuracy", "steps": "steps"},
 }
-COSTS = {"tokens": "tokens a task", "usd": "USD a task"}  # of the agent's own model: column -> its heading
+NOT_RUN = "not run"  # the source of a row that says what it needs
+# Our names of the methods in Orion's Table 1.
+ORION = ("No memory", "Chain of thought", "ReAct", "ChatShop", "PUMA (prompted)")
+# Formats of Orion's columns, which are in percent.
+IN_PERCENT = dict.fromkeys(METRICS["Orion"].values(), ".1f")
+# What the agent's own model read and wrote, on average, and its price (0 but for an endpoint's), without
+# profiles, their updates and the user: column -> its heading.
+COSTS = {"tokens": "tokens a task", "usd": "USD a task"}
 _OF_ROW = ("ours", "backbone", "n", "command", "tolerance")
 _FACTS = ["source", "row", "backbone", "data", "n", "grader"]
 
 
 @cache
 def load_targets() -> pd.DataFrame:
-    """Return all printed cells, one a row; the frame is not to be changed.
+    """Load all printed cells, once; the frame is not to be changed.
 
     Returns:
         ``paper, table, row, column, task``; ``value`` (a float, or text) and its ``unit``; ``source``, where
         it was read; of its row ``backbone``, ``n`` (test tasks, if printed), ``ours`` (the method's name with
-        us), ``command`` (what makes it here) and ``tolerance``.
+        us), ``command`` (what makes it here) and ``tolerance`` (of `make check`).
     """
     cells = []
-    for name in ("personalwab",):
+    for name in ("personalwab", "orion", "persona2web"):
         paper = read_yaml("pwagents.results", f"papers/{name}.yaml")
         for title, table in paper["tables"].items():
             for row in table["rows"]:
@@ -51,9 +64,8 @@ def load_targets() -> pd.DataFrame:
                     [row[each]] * len(places) if isinstance(row[each], str) else row[each] * len(row["tasks"])
                     for each in ("unit", "source")
                 )
-                for (task, column), value, unit, source in zip(
-                    places, row["expected"], units, sources, strict=True
-                ):
+                about = zip(places, row["expected"], units, sources, strict=True)
+                for (task, column), value, unit, source in about:
                     if value is not None:
                         value = value if unit == "text" else float(value)
                         cell = {"task": task, "column": column, "value": value, "unit": unit}
@@ -61,47 +73,160 @@ def load_targets() -> pd.DataFrame:
     return pd.DataFrame(cells).astype({"value": object})
 
 
-def below_paper(frame: pd.DataFrame, paper: str, table: str, backbone: str, data: str) -> pd.DataFrame:
+def paper_table(paper: str, table: str) -> pd.DataFrame:
+    """Return a whole table as printed: rows as its index ``row``, columns as (task, column), in print order.
+
+    Raises:
+        KeyError: there is no such table.
+    """
+    cells = _cells(paper, table)
+    wide = cells.set_index(["row", "task", "column"])["value"].unstack(["task", "column"])
+    return wide.reindex(index=pd.Index(cells["row"].unique(), name="row")).infer_objects()
+
+
+def below_paper(
+    frame: pd.DataFrame,
+    paper: str,
+    table: str,
+    backbone: str,
+    data: str,
+    printed: Sequence[str] | None = None,
+) -> pd.DataFrame:
     """Put rows of ours below a paper's table as printed, in the table's unit.
 
-    There is an "overall" of ours only if all three types of tasks were played: a mean over fewer is not
-    the paper's.
+    There is an "overall" of ours only where all three types of tasks were played: a mean over fewer is not
+    the paper's. In it each task weighs the same, beside Orion's each type. Where anything was played, columns
+    of what was not are left out.
 
     Args:
-        frame: one row an episode of the methods to show.
+        frame: the episodes of the methods to show, a row each; may be empty.
         backbone: the model behind them; empty for none.
+        data: what they were played on.
+        printed: the paper's rows to show; all where none are given.
 
     Returns:
         ``source`` ("here", or paper and table), ``row`` (as printed, or backbone and method of ours),
         ``backbone, data, n`` (test tasks), ``grader`` and :data:`COSTS`; then the columns of
-        :func:`pwagents.results.statistics.by_task`. What a paper does not print is missing.
+        :func:`pwagents.results.statistics.by_task`. What a paper does not tell is missing.
     """
-    cells = load_targets().query("paper == @paper and table == @table")
-    wide = cells.set_index(["row", "task", "column"])["value"].unstack(["task", "column"])
-    theirs = wide.reindex(index=pd.Index(cells["row"].unique(), name="row")).infer_objects()
-    theirs = theirs.rename(columns=_heading, level="column")
-    facts = cells.drop_duplicates("row").set_index("row", drop=False).rename_axis(None)
-    facts = facts.assign(source=facts["paper"] + ", " + facts["table"], data="the data of " + facts["paper"])
-    facts = facts.assign(grader="the paper's").astype({"n": float})[_FACTS]
-    facts = facts.assign(**dict.fromkeys(COSTS.values(), float("nan")))
-
-    means, _ = by_task(frame, METRICS[paper])
-    if frame["type"].nunique() < len(TASK_TYPES):
-        means = means.drop(columns="overall", level=0, errors="ignore")
-    scored = frame.dropna(subset=["result_official"]).groupby("method")
-    rows = [f"{backbone} ({method})" if backbone else method for method in means.index]
-    ours = pd.DataFrame({"source": "here", "row": rows}, index=means.index)
-    ours = ours.assign(backbone=backbone or "none", data=data)
-    ours["n"] = scored["task_id"].nunique().reindex(means.index, fill_value=0)
-    ours["grader"] = f"pwagents, version {GRADER_VERSION}"
-    ours = ours.join(scored[list(COSTS)].mean().round({"tokens": 0}).rename(columns=COSTS))
-    columns = [place for place in theirs if place in means]
-    in_part = [place for place in means if place[1] == SCORED]
-    theirs = pd.concat([theirs[columns].astype(float), means[columns + in_part]])
-    facts = pd.concat([facts, ours])
+    cells = _cells(paper, table)
+    theirs = paper_table(paper, table).rename(columns=_heading, level="column")
+    facts = _printed_facts(cells).assign(**dict.fromkeys(COSTS.values(), float("nan")))
+    if printed is not None:
+        theirs, facts = theirs.loc[list(printed)], facts.loc[list(printed)]
+    if not frame.empty:
+        # By what this paper grades by, in its unit.
+        percent = set(cells.loc[cells["unit"] == "percent", "column"].map(_heading))
+        in_unit = {m: frame[m] * (100 if name in percent else 1) for m, name in METRICS[paper].items()}
+        means, _ = by_task(frame.assign(**in_unit), METRICS[paper])
+        if frame["type"].nunique() < len(TASK_TYPES):
+            means = means.drop(columns="overall", level=0, errors="ignore")
+        elif paper == "Orion":  # each type weighs the same: 62.5, 19.8, 50.5 (Table 1) make 44.3 (Table 2)
+            for heading in METRICS[paper].values():
+                means["overall", heading] = means[[(each, heading) for each in TASK_TYPES]].mean(
+                    axis=1, skipna=False
+                )
+        # What our rows say of themselves.
+        result = next(metric for metric in METRICS[paper] if metric.startswith("result"))
+        scored = frame.dropna(subset=[result]).groupby("method")
+        rows = [f"{backbone} ({method})" if backbone else method for method in means.index]
+        ours = pd.DataFrame({"source": "here", "row": rows}, index=means.index)
+        ours = ours.assign(backbone=backbone or "none", data=data)
+        ours["n"] = scored["task_id"].nunique().reindex(means.index, fill_value=0)
+        ours["grader"] = f"pwagents, version {GRADER_VERSION}"
+        ours = ours.join(scored[list(COSTS)].mean().round({"tokens": 0}).rename(columns=COSTS))
+        columns = [place for place in theirs if place in means]
+        in_part = [place for place in means if place[1] == SCORED]
+        theirs = pd.concat([theirs[columns].astype(float), means[columns + in_part]])
+        facts = pd.concat([facts, ours])
     facts.columns = pd.MultiIndex.from_product([facts.columns, [""]])
     return pd.concat([facts, theirs], axis=1).reset_index(drop=True)
 
 
-def _heading(column: str) -> str:
+def with_prompted(trained: pd.DataFrame, played: pd.DataFrame, data: str) -> pd.DataFrame:
+    """Put the prompting rows into Orion's Table 1: the paper's, ours, and those that were not run.
+
+    Args:
+        trained: the other rows, of :func:`below_paper`.
+        played: one row an episode of :data:`ORION`'s methods, with its ``model``; may be empty.
+        data: on which ours were played.
+
+    Returns:
+        The paper's rows, ours, and a row for each prompting one of the paper whose model did not play here
+        (``source`` "not run"), with what it ``needs``.
+    """
+    rows = _cells("Orion", "Table 1").drop_duplicates("row")
+    printed = rows[rows["ours"].isin(ORION)]
+    theirs = below_paper(played.head(0), "Orion", "Table 1", "", data, printed["row"])
+    ours = [
+        below_paper(own, "Orion", "Table 1", model, data, [])
+        for model, own in played.groupby("model", sort=False)
+    ]
+    is_ours = trained["source", ""] == "here"
+    # The model that a printed row's command names; a maker before the name of ours does not matter.
+    names = printed["command"].str.extract(r"openai:([^\],}]+)")[0].str.casefold()
+    models = played["model"].str.rpartition("/")[2].str.casefold() if len(played) else ()
+    absent = printed[~names.isin(models)]
+    needs = "the model, and its key in OPENAI_API_KEY: " + absent["command"]
+    missing = absent[["row", "backbone"]].assign(source=NOT_RUN, data=data, needs=needs)
+    missing.columns = pd.MultiIndex.from_product([missing.columns, [""]])
+    table = pd.concat([theirs, trained[~is_ours], *ours, trained[is_ours], missing], ignore_index=True)
+    in_part = [place for place in table if place[1] == SCORED and place not in trained]
+    return table[[*trained, *in_part, ("needs", "")]]
+
+
+def below_printed(
+    ours: pd.DataFrame, paper: str, table: str, backbone: str, data: str, grader: str
+) -> pd.DataFrame:
+    """Put means of ours, as they are, below a table that has no types of tasks.
+
+    Args:
+        ours: a row a method, by its name; a column a metric, called as in the paper, and ``n``, test tasks;
+            ``backbone`` if it is another one.
+
+    Returns:
+        The columns of :func:`below_paper` but for the costs; no types of tasks stand above the metrics.
+    """
+    theirs = paper_table(paper, table).droplevel("task", axis="columns")
+    added = ours.rename_axis("row").reset_index().assign(source="here", data=data, grader=grader)
+    added["backbone"] = ours.get("backbone", pd.Series(backbone, ours.index)).to_numpy()
+    printed = pd.concat([_printed_facts(_cells(paper, table)), theirs], axis=1)
+    both = pd.concat([printed, added], ignore_index=True).rename(columns=_heading)
+    return both.rename_axis(columns=None)
+
+
+def rank_rows(table: pd.DataFrame, task: str, metric: str) -> str:
+    """List the paper's rows and ours in the order of one column, the best first, a line each.
+
+    A mean over part of its tasks has no rank.
+
+    ``table`` is of :func:`below_paper`, and may lack the column.
+    """
+    if (task, metric) not in table:
+        return f"{metric}, {task}: not played here"
+    whole = table[table[task, SCORED].isna()] if (task, SCORED) in table else table
+    whole = whole[whole["source"] != NOT_RUN]
+    lines = []
+    for source, rows in whole.groupby("source", sort=False):
+        best = rows.sort_values((task, metric), ascending=False, kind="stable")
+        ranks = [f"{row} {value:.3g}" for row, value in zip(best["row"], best[task, metric], strict=True)]
+        lines.append(f"{source}, {metric}, {task}, best first: {', '.join(ranks)}")
+    return "\n".join(lines)
+
+
+def _printed_facts(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return what a paper's rows say of themselves: the columns :data:`_FACTS`, by row."""
+    rows = cells.drop_duplicates("row").set_index("row", drop=False).rename_axis(None)
+    rows = rows.assign(source=rows["paper"] + ", " + rows["table"], data="the data of " + rows["paper"])
+    return rows.assign(grader="the paper's").astype({"n": float})[_FACTS]
+
+
+def _cells(paper: str, table: str) -> pd.DataFrame:
+    cells = load_targets().query("paper == @paper and table == @table")
+    if cells.empty:
+        raise KeyError(f"no {table} of {paper} in results/papers")
+    return cells
+
+
+def _heading(column: Any) -> str:
     return str(column).replace("_", " ")

@@ -17,28 +17,35 @@ from pwagents.data.synthetic import Truth
 from pwagents.embedding import Embedder
 from pwagents.profiles.clusters import adaptive_clusters, embed_items
 from pwagents.results.metrics import rank_accuracy
+from pwagents.results.statistics import sort_by_type
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.seeds import rng
 from pwagents.shop.environment import Shop
 from pwagents.shop.sasrec import RESULTS
-from pwagents.shop.search import content_query
+from pwagents.shop.search import SearchEngine, content_query
 
 COLUMNS = ["method", "task_id", "user_id", "type", "result_accuracy"]
 
 
 def score_references(shop: Shop, tasks: Sequence[Task], seed: int) -> pd.DataFrame:
-    """Score reference answers, one row a task and method.
+    """Score reference answers of all types of tasks, one row a task and method."""
+    products = product_references(shop.benchmark, shop.search_engine, tasks, seed)
+    reviews = review_references(shop.benchmark, shop.embedder, tasks, seed)
+    return pd.concat([products, reviews], ignore_index=True)
 
-    - random: ten products, or a review, at random; - popularity: the ten products most bought;
-    - instruction alone, content words alone: as the query (search); - repeat: the user's last ten products
-    (recommend); - same user: the user's latest review; - same product: the first review of the product by
-    another user, if any; - oracle: the target's title as the query (search); 1 if anybody bought the target
-      before (recommend: a recommender that learns from purchases can know no other product); the real review
-      (1 by definition).
 
-    Review tasks without a text of the real review are left out, as they are for agents.
+def product_references(
+    benchmark: Benchmark, engine: SearchEngine, tasks: Sequence[Task], seed: int
+) -> pd.DataFrame:
+    """Score reference rankings on search and recommend tasks, one row a task and method.
+
+    - random: ten products at random; - popularity: the ten products most bought;
+    - repeat: the user's own last ten products (recommend);
+    - instruction alone, content words alone: as the query (search);
+    - oracle: the target's title as the query (search); 1 if anybody bought the target before (recommend: a
+      recommender that learns from purchases can know no other product).
     """
-    benchmark, rows = shop.benchmark, []
+    rows = []
     catalog = sorted(benchmark.products)
     first_bought = {asin: timestamp for timestamp, asin in reversed(_purchases(benchmark))}
     popular = popular_products(benchmark, {benchmark.first_task(task.user_id) for task in tasks})
@@ -56,15 +63,27 @@ def score_references(shop: Shop, tasks: Sequence[Task], seed: int) -> pd.DataFra
                 "content words alone": content_query(task.instruction),
             }
             for method, query in (queries | {"oracle": title}).items():
-                rankings[method] = [asin for asin, _ in shop.search_engine.search(query, RESULTS)]
+                rankings[method] = [asin for asin, _ in engine.search(query, RESULTS)]
         else:
             rankings["repeat"] = _latest(benchmark.history(task, "test"))
             rankings["oracle"] = [task.target] if first_bought.get(task.target, start) < start else []
         for method, ranking in rankings.items():
             rows.append((method, task.task_id, task.user_id, task.type, rank_accuracy(ranking, task.target)))
+    return pd.DataFrame(rows, columns=COLUMNS)
 
-    # All but the oracle come from train periods, and from the time before the first test task of the task's
-    # own user.
+
+def review_references(
+    benchmark: Benchmark, embedder: Embedder, tasks: Sequence[Task], seed: int
+) -> pd.DataFrame:
+    """Score other real reviews in the place of the agent's, one row a task and method.
+
+    Tasks without a text of the real review are left out, as they are for agents.
+
+    - random: a review by anybody, if there is one; - same user: the user's latest review before the task;
+    - same product: the first review of the product by another user (only if there is one);
+    - oracle: the real review, 1 by definition. All but the oracle come from train periods, and from the time
+      before the first test task of the task's own user.
+    """
     reviews = [(t, user, b) for t, user, b in _train_periods(benchmark) if b.review.text]
     by_product = defaultdict(list)
     for t, user, b in reviews:
@@ -80,13 +99,20 @@ def score_references(shop: Shop, tasks: Sequence[Task], seed: int) -> pd.DataFra
             texts = {"random": [pick[2].review.text], **texts}
         pairs += [(method, task, text) for method, these in texts.items() for text in these]
     # All texts in one go; the similarities below then find them.
-    shop.embedder.encode(
-        sorted({text for _, t, s in pairs for text in (s, t.review.text)}), show_progress=True
-    )
+    embedder.encode(sorted({text for _, t, s in pairs for text in (s, t.review.text)}), show_progress=True)
+    rows = []
     for method, task, text in pairs:
-        likeness = max(shop.embedder.cosine(text, task.review.text), 0.0)
+        likeness = max(embedder.cosine(text, task.review.text), 0.0)
         rows.append((method, task.task_id, task.user_id, task.type, likeness))
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def with_references(results: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
+    """Put results, one row an episode, below the references and above the one that knows the answer."""
+    named = references.assign(method="Reference: " + references["method"])
+    named = named.rename(columns={"result_accuracy": "result_official"})
+    is_oracle = references["method"] == "oracle"
+    return sort_by_type(pd.concat([named[~is_oracle], results, named[is_oracle]], ignore_index=True))
 
 
 def popular_products(benchmark: Benchmark, dates: set[int]) -> dict[int, list[str]]:

@@ -4,11 +4,12 @@ What a given policy, or two, would reach on other tasks. Tasks of one user resem
 not independent draws. Intervals and tests are clustered by user: the variance is built from the sums of
 residuals within users (the cluster-robust estimator for a mean, with the factor G / (G - 1) for G users), and
 the quantile is Student's t with G - 1 degrees of freedom. What another *training* by the same method would
-give, or another world, is another question: there a training or a world is the unit
-    (:func:`world_comparisons`).
+give, or another world, is another question: :mod:`pwagents.results.seeds`.
 
-A mean over part of its tasks says so: a user or judge that cannot answer leaves a task without a score (what
-the *agent* refuses counts 0). Then a table has a column "scored" beside that type, such as "7 of 10".
+A mean over part of its tasks says so. A user, judge or updater that cannot answer leaves a task without a
+score (what the *agent* refuses counts 0). Then the table has a column "scored" beside that type, such as "7
+of 10", and an overall or a mean of types over fewer types than were played is absent. A ``frame`` has one row
+an episode (:func:`pwagents.results.metrics.frame`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +19,17 @@ import numpy as np
 import pandas as pd
 
 from pwagents.results.tables import format_intervals
-from pwagents.schema import TASK_TYPES, Task
-from pwagents.seeds import rng
+from pwagents.schema import TASK_TYPES
 
 # Metrics from 0 to 1.
-SHARES = ("function_accuracy", "step_accuracy", "result_official", "result_final", "result_accuracy")
-OVERALL = "overall"  # in place of a task type: all tasks, in whose mean each weighs the same
+SHARES = (
+    *("function_accuracy", "step_accuracy", "result_official", "result_final", "result_accuracy", "value"),
+    *("website_retrieval", "website_utilization", "preference_retrieval", "preference_utilization"),
+    *("p_web", "p_pref", "p_avg", "intent", "success", "reached"),
+)
+# In place of a task type: all tasks, in whose mean each weighs the same, and the mean of the types' means.
+OVERALL, MEAN = "overall", "mean"
+BEYOND = "beyond the noise of seeds"  # heading: whether a difference is larger than seeds alone may make
 SCORED = "scored"  # heading: how many of a type's tasks a mean is over, if it is not over all
 _FLIPS = 9_999  # random sign flips where there are too many to try them all
 
@@ -149,22 +155,89 @@ def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str, *, flips: int 
     return PairedTest(*interval, p, len(both), users.nunique(), len(wide) - len(both))
 
 
+def paired_gains(frame: pd.DataFrame, metric: str, better: str, base: str, by: Sequence[str]) -> pd.DataFrame:
+    """Test how much more method ``better`` reaches than ``base``, one row a group of ``by``.
+
+    Returns:
+        The columns of ``by`` (in the order of first appearance), then those of :class:`PairedTest`;
+        ``n_left_out`` where tasks are left out.
+    """
+    rows = [
+        {**dict(zip(by, values, strict=True)), **paired_test(part, metric, better, base)._asdict()}
+        for values, part in frame.groupby(list(by), sort=False)
+    ]
+    return name_left_out(pd.DataFrame(rows))
+
+
+def paired_tests(
+    frame: pd.DataFrame,
+    metric: str,
+    pairs: Mapping[str, tuple[str, str]],
+    *,
+    overall: bool = False,
+    flips: int = _FLIPS,
+) -> pd.DataFrame:
+    """Compare given policies, one row a comparison and task type.
+
+    Args:
+        pairs: what is compared, in words -> the two methods, first minus second.
+        overall: whether a row of all tasks follows several types.
+        flips: as of :func:`paired_test`; 0: without p.
+
+    Returns:
+        ``comparison, task`` and those of :class:`PairedTest`, ``n_left_out`` only if there are any. A pair
+        without common tasks of a type has no row there, nor has "overall" where it lacks a type.
+    """
+    rows, scored = [], frame.dropna(subset=[metric])
+    for name, (a, b) in pairs.items():
+        # A mean over fewer types is no overall of the pair.
+        types = scored.groupby("method")["type"].unique()
+        whole = overall and all({*types.get(method, ())} == {*frame["type"]} for method in (a, b))
+        for task, part in split_by_type(frame):
+            if task != OVERALL or whole:
+                test = paired_test(part, metric, a, b, flips=flips)
+                rows.append({"comparison": name, "task": task, **test._asdict()})
+    table = pd.DataFrame(rows, columns=["comparison", "task", *PairedTest._fields])
+    table = table if flips else table.drop(columns="p")
+    return name_left_out(table[table["n_tasks"] > 0].reset_index(drop=True))
+
+
+def trained_differences(
+    frame: pd.DataFrame,
+    pairs: Mapping[str, tuple[str, str]],
+    metric: str,
+    seed_noise: Mapping[str, float] | None = None,
+) -> pd.DataFrame:
+    """Compare trained policies, one row a comparison and task type, "overall" after several.
+
+    There is no p: if a policy was trained once, tasks tell of this policy, not of how it was trained.
+
+    Args:
+        pairs: what is compared, in words -> the two methods, first minus second.
+        seed_noise: how far two trainings of one method may differ by their seeds alone, by task type and
+            "overall" (:func:`pwagents.results.seeds.must_exceed`); None if that was not measured.
+
+    Returns:
+        As of :func:`paired_tests`; with ``seed_noise`` also whether the difference exceeds it ("yes", "no",
+        or "not measured" on this type).
+    """
+    table = paired_tests(frame, metric, pairs, overall=True, flips=0)
+    if seed_noise is None:
+        return table
+    # One training a method: a difference counts if it exceeds what two seeds of one method may differ by.
+    noise = table["task"].map(dict(seed_noise))
+    exceeds = np.where(table["difference"].abs() > noise, "yes", "no")
+    return table.assign(**{BEYOND: np.where(noise.isna(), "not measured", exceeds)})
+
+
 def name_left_out(table: pd.DataFrame) -> pd.DataFrame:
     """Drop the column ``n_left_out`` of paired tests where both methods were scored on all tasks."""
     return table if table["n_left_out"].any() else table.drop(columns="n_left_out")
 
 
-def sample_tasks(tasks: Sequence[Task], n: int, seed: int) -> list[Task]:
-    """Draw ``n`` of the tasks, in their order; all of them for ``n`` = 0 or more than there are."""
-    if not 0 < n < len(tasks):
-        return list(tasks)
-    chosen = rng(seed, "sample_tasks").choice(len(tasks), size=n, replace=False)
-    return [tasks[i] for i in sorted(chosen)]
-
-
 def sort_by_type(frame: pd.DataFrame) -> pd.DataFrame:
     """Sort rows by ``method``, as they first appear, then by ``type``, those of all tasks last."""
-    order = {"method": list(frame["method"].unique()), "type": (*TASK_TYPES, OVERALL)}
+    order = {"method": list(frame["method"].unique()), "type": (*TASK_TYPES, OVERALL, MEAN)}
     return frame.sort_values(["method", "type"], key=lambda c: c.map(order[c.name].index), kind="stable")
 
 
@@ -206,67 +279,29 @@ def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFra
     return tuple(tables)
 
 
-def world_comparisons(
-    frame: pd.DataFrame, metric: str, pairs: Mapping[str, tuple[str, str]], resamples: int = 999
-) -> pd.DataFrame:
-    """Compare methods over worlds, a row a comparison and task type: here the world is the unit.
+def by_type_and_mean(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Tabulate means by method and task type, below them :data:`MEAN`, in which each type weighs the same.
 
-    A world has its own shop, people and trainings (another seed of the data). It gives one difference, the
-    mean over the tasks that both methods were scored on. What other users of the same worlds would give is
-    another, narrower question: for it each world's users are resampled, with all of their tasks.
-
-    Args:
-        frame: one row an episode, with its ``world``; task types are told in order of appearance.
-        pairs: what is compared, in words -> the two methods, first minus second.
+    "overall" of :func:`by_task` weighs each task the same instead. Here a task moves the mean by
+    1 / (number of types x tasks of its type), and the interval, clustered by user, is of these parts.
 
     Returns:
-        ``comparison, task, difference, low, high, p`` by Student's t over worlds (NaN with fewer than two,
-        p also where all worlds differ alike), ``users_low, users_high``, the middle 95% over resampled users,
-        and ``n_worlds``.
+        As of :func:`summarise` by ``method, type``. A method that was not
+        scored on all types of the frame has no mean, and where there is a single type nobody has.
     """
-    rows = []
-    for name, (a, b) in pairs.items():
-        for task, part in frame.groupby("type", sort=False):
-            wide = part.pivot_table(metric, ["world", "user_id", "task_id"], "method").reindex(columns=[a, b])
-            differences = (wide[a] - wide[b]).dropna()
-            of_worlds = differences.groupby("world").mean()
-            resampled = []  # (worlds, resamples)
-            for world, own in differences.groupby("world"):
-                users = own.groupby("user_id").agg(["sum", "size"]).to_numpy()
-                drawn = rng(0, "resampled users", str(world)).integers(
-                    len(users), size=(resamples, len(users))
-                )
-                sums = users[drawn].sum(axis=1)
-                resampled.append(sums[:, 0] / sums[:, 1])
-            ends = np.quantile(np.mean(resampled, axis=0), [0.025, 0.975]) if resampled else [np.nan] * 2
-            rows.append((name, task, *_t_test(of_worlds), *ends, len(of_worlds)))
-    columns = ["comparison", "task", "difference", "low", "high", "p", "users_low", "users_high", "n_worlds"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _t_test(differences: pd.Series) -> tuple[float, float, float, float]:
-    """Return mean, interval and two-sided p by Student's t: each difference is a unit of its own."""
-    from scipy.stats import ttest_1samp
-
-    interval = mean_interval(differences, differences.index)
-    # Units that differ alike have means whose last bits may differ.
-    differ = differences.max() - differences.min() > 1e-12 * max(1.0, differences.abs().max())
-    return *interval, float(ttest_1samp(differences, 0).pvalue) if differ else np.nan
-
-
-def paired_tests(frame: pd.DataFrame, metric: str, pairs: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
-    """Compare methods on the same tasks, one row a comparison and task type.
-
-    Args:
-        pairs: what is compared, in words -> the two methods, first minus second.
-
-    Returns:
-        ``comparison, task``, then those of :class:`PairedTest`.
-    """
-    rows = [
-        {"comparison": name, "task": task, **paired_test(part, metric, a, b)._asdict()}
-        for name, (a, b) in pairs.items()
-        for task, part in split_by_type(frame)
-        if task != OVERALL
-    ]
-    return name_left_out(pd.DataFrame(rows))
+    frame = frame.reset_index(drop=True)
+    rows, n_types = [summarise(frame, ["method", "type"], [metric])], frame["type"].nunique()
+    # A task's part is the mean of types' means, plus its residual within its type, weighed as the type is.
+    # The parts' mean is that mean; a user's residuals add up across types, as the clustered interval needs.
+    scored = frame.dropna(subset=[metric])
+    types = scored.groupby(["method", "type"], sort=False)[metric]
+    middle = scored["method"].map(types.mean().groupby("method").mean())
+    share = scored.groupby("method")[metric].transform("size") / (n_types * types.transform("size"))
+    parts = middle + share * (scored[metric] - types.transform("mean"))
+    complete = scored.groupby("method")["type"].transform("nunique") == n_types
+    if n_types > 1 and complete.any():
+        # Rows that were not scored stay, for the mean says how many they are.
+        balanced = frame.assign(**{metric: parts, "type": MEAN})
+        balanced = balanced[balanced["method"].isin(scored.loc[complete, "method"])]
+        rows.append(summarise(balanced, ["method", "type"], [metric]))
+    return sort_by_type(pd.concat(rows)).reset_index(drop=True)

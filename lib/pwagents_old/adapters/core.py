@@ -25,7 +25,7 @@ from pwagents_old.agents.methods import METHODS
 from pwagents_old.agents.replies import parse_arguments
 from pwagents_old.benchmark.evaluate import study_settings
 from pwagents_old.benchmark.study import Study
-from pwagents_old.evaluation.breakdowns import sample_tasks
+from pwagents.data.splits import sample_tasks
 from pwagents_old.notebook.run import Run
 from pwagents_old.web.environment import Track, WebEnvironment
 

@@ -21,7 +21,6 @@ from pwagents_old.agents.conversation import (
 from pwagents_old.agents.interec import InteRecAgent
 from pwagents_old.agents.react import ReAct, Reflection
 from pwagents_old.agents.replies import problem_of
-from pwagents_old.evaluation.paper import PERSONALWAB
 from pwagents_old.web.environment import BeliefState, Track
 from pwagents_old.web.functions import DETAILS_FUNCTION
 
@@ -186,7 +185,7 @@ class PumaByFile(PumaPrompting):
 
 PUMA_BY_FILE = "PUMA (gpt-4o)"  # the name of PumaByFile, which is no method by its setup alone
 # Each by the name that records, tables and figures give it. The papers' own rows keep the papers' names
-# (pwagents_old.evaluation.paper).
+# (pwagents.results.papers).
 METHODS = {
     # PersonalWAB, Tables 3 and 4
     "No memory": NoMemory,
@@ -205,6 +204,11 @@ METHODS = {
 # With PumaByFile, all that a track may play: single-turn PersonalWAB's Table 3, multi-turn its Table 4 and
 # Orion's Table 1, in their order.
 AGENTS = METHODS | {PUMA_BY_FILE: PumaByFile}
+# Our names of the methods in PersonalWAB's Tables 3 and 4.
+PERSONALWAB = (
+    *("No memory", "Random memory", "Last memory", "Relevant memory", "ReAct"),
+    *("Reflection", "RecMind", "InteRecAgent", "PUMA (gpt-4o)", "PUMA (prompted)"),
+)
 TRACKS: dict[Track, tuple[str, ...]] = {
     "single_turn": tuple(name for name in PERSONALWAB if "single_turn" in AGENTS[name].rules),
     "multi_turn": tuple(dict.fromkeys([*PERSONALWAB, *METHODS])),

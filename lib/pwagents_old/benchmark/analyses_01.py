@@ -16,11 +16,11 @@ from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import TASK_TYPES, Benchmark, Task
 from pwagents.settings import WorldSettings
 from pwagents.shop.search import SearchEngine, build_search_engine, product_text
-from pwagents_old.benchmark.references import COLUMNS, product_references
 from pwagents.embedding import count_tokens
+from pwagents.results.references import COLUMNS, product_references
 from pwagents_old.evaluation.figures import COLORS, NEUTRAL, plot_bars, plot_intervals, use_style
-from pwagents_old.evaluation.paper import paper_table
-from pwagents_old.evaluation.statistics import paired_test
+from pwagents.results.papers import paper_table
+from pwagents.results.statistics import paired_test
 
 NEEDS_TRUTH = 'Not known here: only the embedded world tells what people really want (source = "synthetic").'
 RUNGS = (

@@ -14,12 +14,12 @@ import pandas as pd
 from pwagents.schema import ProblemKind, Usage
 from pwagents_old.benchmark.method_players import PROTOCOLS, Cell
 from pwagents_old.benchmark.study import Study
-from pwagents_old.evaluation.breakdowns import by_task, sort_by_type
+from pwagents.results.statistics import by_task, sort_by_type
 from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame
 from pwagents_old.evaluation.figures import plot_intervals
 from pwagents.results.metrics import GRADER
 from pwagents_old.evaluation.paper import PERSONALWAB, Setup, below_paper
-from pwagents_old.evaluation.statistics import paired_gains
+from pwagents.results.statistics import paired_gains
 
 Runs = Mapping[str, Sequence[EpisodeRecord]]
 

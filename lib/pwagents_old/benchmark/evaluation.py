@@ -11,9 +11,9 @@ import pandas as pd
 
 from pwagents.schema import Benchmark, Task
 from pwagents_old.benchmark.analyses_03 import COSTS, MULTI_TURN, SINGLE_TURN, costs, frame_of
-from pwagents_old.benchmark.references import all_references, with_references
+from pwagents.results.references import product_references, review_references, with_references
 from pwagents_old.benchmark.study import Study
-from pwagents_old.evaluation.breakdowns import by_task
+from pwagents.results.statistics import by_task
 from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents.results.metrics import GRADER
 from pwagents.results.viewer import show_episodes
@@ -79,7 +79,10 @@ def write_evaluation(
     """
     runs = {name: records}
     metrics = MULTI_TURN if track == "multi_turn" else SINGLE_TURN
-    beside = all_references(study.benchmark, study.shops, study.tasks, study.settings.seed)
+    shops, seed = study.shops, study.settings.seed
+    products = product_references(study.benchmark, shops.engine, study.tasks, seed)
+    reviews = review_references(study.benchmark, shops.embedder, study.tasks, seed)
+    beside = pd.concat([products, reviews], ignore_index=True)
     means, cells = by_task(with_references(frame_of(runs), beside), metrics)
     for spent in costs(runs)[[*COSTS]].to_dict("records"):  # one, or none where no model was asked
         for column, value in spent.items():

@@ -18,7 +18,7 @@ from pwagents_old.benchmark.analyses_03 import frame_of, gains_of_memory
 from pwagents_old.benchmark.settings import BenchmarkNotebook
 from pwagents_old.benchmark.study import Study
 from pwagents_old.evaluation.episodes import EpisodeRecord
-from pwagents_old.evaluation.statistics import summarise
+from pwagents.results.statistics import summarise
 from pwagents_old.notebook.run import Run
 from pwagents_old.web.environment import run_episode
 
@@ -109,7 +109,7 @@ def results_by_repurchase(worlds: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         worlds: name -> episodes with ``target`` (:func:`tell_repurchases`).
 
     Returns:
-        As of :func:`~pwagents_old.evaluation.statistics.summarise`, by ``world, type, target`` and ``method``.
+        As of :func:`~pwagents.results.statistics.summarise`, by ``world, type, target`` and ``method``.
     """
     rows = pd.concat([results.assign(world=world) for world, results in worlds.items()])
     everything = pd.concat([rows.assign(target="all"), rows])

@@ -13,7 +13,7 @@ from pwagents_old.agents.interec import InteRecAgent, play_task
 from pwagents_old.agents.methods import AGENTS, PUMA_BY_FILE, looks_up
 from pwagents_old.benchmark.method_players import Cell, MethodRoles
 from pwagents_old.benchmark.settings import BenchmarkNotebook
-from pwagents_old.evaluation.breakdowns import sample_tasks
+from pwagents.data.splits import sample_tasks
 from pwagents_old.evaluation.episodes import EpisodeRecord, require_played, run_episodes
 from pwagents_old.notebook.run import Run
 from pwagents_old.project import code_hash, file_hash, project_path

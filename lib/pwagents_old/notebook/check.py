@@ -6,7 +6,7 @@ Three things are compared:
 
 - the papers' rows in our tables with the papers' numbers, to the digit;
 - a row of ours with the paper's row of the same method, where model and data are the paper's, too, within the
-  tolerance of that row (``evaluation/papers``). A small model has no such row, and is never compared with a
+  tolerance of that row (``results/papers``). A small model has no such row, and is never compared with a
   paper;
 - laptop's tables with the committed ones (``outputs/reference``), row by row; how strictly says
   ``tolerances.yaml``.
@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pwagents_old.evaluation.breakdowns import SCORED
-from pwagents_old.evaluation.paper import COSTS, NOT_RUN, load_targets
+from pwagents.results.statistics import SCORED
+from pwagents.results.papers import COSTS, NOT_RUN, load_targets
 from pwagents_old.notebook.reference import PRESET, REFERENCE, read_lines
 from pwagents_old.project import ROOT, read_yaml
 

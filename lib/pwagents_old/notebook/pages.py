@@ -2,7 +2,7 @@
 
     python -m pwagents_old.notebook.pages    # writes them; as `make papers` does
 
-PAPERS.md has each part of each paper (``evaluation/papers/parts.yaml``) and what is printed of it.
+PAPERS.md has each part of each paper (``results/papers/parts.yaml``) and what is printed of it.
 RESULTS.md has the questions of ``site/headlines.yaml`` and what the reference says to them; each number of a
 finding is read from a stored table when the page is made.
 """
@@ -18,7 +18,7 @@ import pandas as pd
 
 from pwagents.schema import Trajectory
 from pwagents.results.metrics import attempts
-from pwagents_old.evaluation.paper import COSTS, load_targets
+from pwagents.results.papers import COSTS, load_targets
 from pwagents.results.viewer import draw_episode
 from pwagents_old.notebook.preflight import kind_of
 from pwagents_old.notebook.reference import REFERENCE, SUMMARY, read_episodes, read_lines
@@ -40,7 +40,7 @@ def read_papers() -> dict[str, dict[str, Any]]:
     """
     targets, papers = load_targets(), {}
     tables = dict([*targets.groupby(targets["paper"] + ", " + targets["table"])])
-    for paper, known in read_yaml("pwagents_old.evaluation", "papers/parts.yaml").items():
+    for paper, known in read_yaml("pwagents.results", "papers/parts.yaml").items():
         papers[paper] = known | {"parts": [_EMPTY | part for part in known["parts"]]}
         for part in papers[paper]["parts"]:
             source = f"{paper}, {part.get('table', part['part'])}"

@@ -12,9 +12,9 @@ import pandas as pd
 
 from pwagents.errors import DataError
 from pwagents.schema import TASK_TYPES
-from pwagents_old.evaluation.breakdowns import MEAN, SCORED
+from pwagents.results.statistics import MEAN, SCORED
 from pwagents_old.evaluation.figures import assign_colors, draw_points, escape_math, use_style
-from pwagents_old.evaluation.paper import Setup, below_paper, load_targets
+from pwagents.results.papers import below_paper, load_targets
 from pwagents.results.tables import csv_text, format_intervals, heading
 from pwagents_old.notebook.reference import REFERENCE, SUMMARY
 from pwagents_old.notebook.settings import INTERACTIVE
@@ -156,12 +156,12 @@ def build_paper_table(output_dir: Path, paper: str, table: str, lines: pd.DataFr
 
     Returns:
         ``source, row, backbone, data, n, grader``, what a task cost, and the metrics, as of
-        :func:`pwagents_old.evaluation.paper.below_paper` with headings in one level; then ``notebook``, which
+        :func:`pwagents.results.papers.below_paper` with headings in one level; then ``notebook``, which
         made a row of ours, ``over pipelines``, what pipelines with other seeds reach (result accuracies as
         shares, intervals over seeds) where several were trained, and ``to run it here``, a printed row's
         command.
     """
-    printed = below_paper(pd.DataFrame(), paper, table, Setup("", ""))
+    printed = below_paper(pd.DataFrame(), paper, table, "", "")
     printed.columns = list(map(heading, printed.columns))
     targets = load_targets().query("paper == @paper and table == @table")
     commands = printed["row"].map(dict(zip(targets["row"], targets["command"], strict=True)))

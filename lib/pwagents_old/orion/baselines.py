@@ -21,7 +21,7 @@ from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.methods import METHODS
 from pwagents.embedding import Embedder
 from pwagents_old.evaluation.episodes import EpisodeRecord, Store, records_frame, require_played, run_episodes
-from pwagents_old.evaluation.paper import ORION
+from pwagents.results.papers import ORION
 from pwagents_old.llm.make import Models
 from pwagents_old.orion.settings import GrpoNotebook
 from pwagents_old.orion.study import Study

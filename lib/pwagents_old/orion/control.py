@@ -14,7 +14,7 @@ from pwagents.data.synthetic import Truth
 from pwagents.schema import Benchmark, Product, Task
 from pwagents.seeds import rng
 from pwagents_old.cache import hash_of
-from pwagents_old.evaluation.breakdowns import sample_tasks
+from pwagents.data.splits import sample_tasks
 from pwagents_old.orion.agent import purchases
 from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.settings import GrpoNotebook

@@ -61,7 +61,7 @@ def plot_results(summary: pd.DataFrame):
 
     Args:
         summary: ``method, type, mean, low, high``, as from
-            :func:`pwagents_old.evaluation.breakdowns.by_type_and_mean`.
+            :func:`pwagents.results.statistics.by_type_and_mean`.
     """
     hue = "type" if summary["type"].nunique() > 1 else None
     return plot_intervals(summary, "method", hue=hue, xlabel="result accuracy (95% interval)", xlim=(0, 1))
@@ -72,7 +72,7 @@ def plot_scaling(summary: pd.DataFrame, levels: Mapping[str, float] | None = Non
 
     Args:
         summary: ``trajectories, type, mean, low, high``, as from
-            :func:`pwagents_old.evaluation.breakdowns.by_type_and_mean`.
+            :func:`pwagents.results.statistics.by_type_and_mean`.
         levels: horizontal lines to compare with, such as the teacher's.
     """
     rows = summary.assign(doublings=np.log2(summary["trajectories"])).sort_values(

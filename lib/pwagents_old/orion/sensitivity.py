@@ -16,7 +16,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pwagents.errors import DataError
 from pwagents.schema import Benchmark
 from pwagents.seeds import rng
-from pwagents_old.evaluation.breakdowns import by_type_and_mean, trained_differences
+from pwagents.results.statistics import by_type_and_mean, trained_differences
 from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.settings import GrpoNotebook, OrionSettings, ReinforcedNotebook, StudySettings, User

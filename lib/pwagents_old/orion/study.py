@@ -24,7 +24,7 @@ from pwagents.schema import TASK_TYPES, Benchmark, Split, Task, TaskType
 from pwagents.seeds import derive_seed
 from pwagents.shop.search import build_search_engine
 from pwagents.embedding import Embedder
-from pwagents_old.evaluation.breakdowns import sample_tasks
+from pwagents.data.splits import sample_tasks
 from pwagents_old.llm.make import Models
 from pwagents_old.orion.agent import contexts
 from pwagents_old.orion.judge import LlmJudge, OfflineJudge
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 # their content hash is in each key.
 EPISODE = (
     *("orion", "agents", "users", "web", "profiles", "llm"),
-    *("embedding", "schema", "seeds", "words", "data/instructions", "data/splits", "evaluation/metrics"),
+    *("embedding", "schema", "seeds", "words", "data/instructions", "data/splits", "results/metrics"),
 )
 REVIEW_TOKENS = 512  # as long as the published scorer reads a review
 Users = tuple[str, ...]  # their ids

@@ -22,7 +22,7 @@ import pandas as pd
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.schema import Action, Split, Task
 from pwagents_old.cache import KEY, cached, hash_of
-from pwagents_old.evaluation.breakdowns import sample_tasks
+from pwagents.data.splits import sample_tasks
 from pwagents.results.tables import format_intervals
 from pwagents_old.llm.folder import dropped_by_template, read_tokenizer
 from pwagents_old.llm.local_model import LocalModel
@@ -93,7 +93,7 @@ def add_results(folder: Path, measured: pd.DataFrame) -> None:
 
     Args:
         measured: ``method, type, mean, low, high, n_tasks`` of the result accuracy, as from
-            :func:`pwagents_old.evaluation.breakdowns.by_type_and_mean`.
+            :func:`pwagents.results.statistics.by_type_and_mean`.
     """
     parts = json.loads((folder / KEY).read_text("utf-8"))
     rows = measured.assign(**{"result accuracy": format_intervals(measured), "tasks": measured["n_tasks"]})

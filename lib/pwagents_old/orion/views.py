@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from pwagents_old.cache import CARD
-from pwagents_old.evaluation.breakdowns import trained_differences
-from pwagents_old.evaluation.paper import Setup, below_paper
-from pwagents_old.evaluation.statistics import paired_test
+from pwagents.results.statistics import trained_differences
+from pwagents.results.papers import below_paper
+from pwagents.results.statistics import paired_test
 from pwagents.results.tables import Html, format_intervals
 from pwagents_old.lm.tokens import Example
 from pwagents_old.orion.control import FOREIGN, OWN
@@ -98,7 +98,7 @@ def worth_of_profiles(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
         frame: of :func:`pwagents_old.orion.control.play_with_profiles`.
 
     Returns:
-        The columns of :func:`pwagents_old.evaluation.breakdowns.trained_differences`.
+        The columns of :func:`pwagents.results.statistics.trained_differences`.
     """
     pairs = {
         f"{method}: {OWN} - {other}": (f"{method}, {OWN}", f"{method}, {other}")
@@ -162,9 +162,9 @@ def orion_rows(
         methods: ours that are shown, in the frame's order, and of the printed rows those that :data:`PRINTED`
             gives to them.
     """
-    here = Setup(settings.base.backbone, settings.data.label)
+    here = (settings.base.backbone, settings.data.label)
     printed = [row for method, row in PRINTED[table].items() if method in methods]
-    return below_paper(frame[frame["method"].isin(methods)], "Orion", table, here, printed)
+    return below_paper(frame[frame["method"].isin(methods)], "Orion", table, *here, printed)
 
 
 def role_play_outcomes(role_play: RolePlay) -> pd.DataFrame:
@@ -178,7 +178,7 @@ def of_one_seed(seed_noise: Mapping[str, float] | None) -> str:
     """The note below differences of policies that were trained once.
 
     Args:
-        seed_noise: as of :func:`pwagents_old.evaluation.seeds.must_exceed`.
+        seed_noise: as of :func:`pwagents.results.seeds.must_exceed`.
     """
     known = ", ".join(f"{task} {noise:.2g}" for task, noise in (seed_noise or {}).items())
     return (
@@ -191,7 +191,7 @@ def starts_and_gains(means: pd.DataFrame, curves: pd.DataFrame, start: str, step
     """What each training by rewards began with, and what it gained, one row a training.
 
     Args:
-        means: of a metric, by ``method, type, seed`` (:func:`pwagents_old.evaluation.seeds.means_by_seed`).
+        means: of a metric, by ``method, type, seed`` (:func:`pwagents.results.seeds.means_by_seed`).
         curves: of :func:`pwagents_old.rl.log.read_curves`; runs are called "GRPO, seed 0".
         start: the method that each seed's trainings began with.
         steps: how many first steps tell what there was to explore.

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from pwagents_old.evaluation.figures import PALETTE, escape_math, legend_above, plot_lines, use_style
-from pwagents_old.evaluation.statistics import summarise
+from pwagents.results.statistics import summarise
 from pwagents_old.persona2web.domains import value_text
 from pwagents_old.persona2web.history import NOW, History
 from pwagents_old.persona2web.judge import WEBSITE

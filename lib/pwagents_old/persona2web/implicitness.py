@@ -13,7 +13,7 @@ import pandas as pd
 
 from pwagents.seeds import rng
 from pwagents.embedding import Embedder
-from pwagents_old.evaluation.statistics import share_interval
+from pwagents.results.statistics import share_interval
 from pwagents_old.persona2web.domains import domains
 from pwagents_old.persona2web.history import History
 from pwagents_old.persona2web.people import WEBSITE, values_of

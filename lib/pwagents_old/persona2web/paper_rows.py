@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from pwagents_old.evaluation.paper import Setup, below_printed
+from pwagents.results.papers import below_printed
 from pwagents_old.persona2web.study import OFFLINE
 from pwagents_old.persona2web.views import judges_table, row_name, told, with_history
 
 PAPER = "Persona2Web"
-HERE = Setup("none (trained reader, rules)", "embedded web")
+HERE = ("none (trained reader, rules)", "embedded web")  # backbone and data
 GRADER = "programmatic judge"
 _PRINTED = {"p_avg": "P_avg", "p_pref": "P_pref", "intent": "Intent", "success": "SR"}
 
@@ -21,7 +21,7 @@ def main_with_paper(level_2: pd.DataFrame) -> pd.DataFrame:
         frame = told(level_2[level_2["architecture"] == architecture])
         rows = row_name(frame) + ", " + frame["architecture"]
         ours = _means(frame.assign(row=rows), ("p_avg", "intent", "success"))
-        parts.append(below_printed(ours, PAPER, table, HERE, GRADER))
+        parts.append(below_printed(ours, PAPER, table, *HERE, GRADER))
     both = pd.concat(parts, ignore_index=True)
     error = (both["SR"] * (1 - both["SR"]) / both["n"]).where(both["source"] == "here") ** 0.5
     facts = ["source", "row", "backbone", "data", "n", "grader"]
@@ -34,7 +34,7 @@ def levels_with_paper(levels: pd.DataFrame) -> pd.DataFrame:
     rows = "offline agent, level " + frame["level"].astype(str)
     ours = _means(frame.assign(row=rows), ("success", "p_pref"))
     named = ours.rename(columns={"SR": "mean SR", "P_pref": "mean P_pref"})
-    return below_printed(named, PAPER, "levels", HERE, GRADER)
+    return below_printed(named, PAPER, "levels", *HERE, GRADER)
 
 
 def profile_with_paper(levels: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
@@ -44,7 +44,7 @@ def profile_with_paper(levels: pd.DataFrame, variants: pd.DataFrame) -> pd.DataF
     frame = frame[(frame["method"] == OFFLINE) & frame["memory"].isin(["implicit", "explicit"])]
     words = {"implicit": "offline agent, implicit history", "explicit": "offline agent, stated profile"}
     ours = _means(frame.assign(row=frame["memory"].map(words)), ("p_pref", "success"))
-    return below_printed(ours, PAPER, "history against profile", HERE, GRADER)
+    return below_printed(ours, PAPER, "history against profile", *HERE, GRADER)
 
 
 def judges_with_paper(agreement: pd.DataFrame) -> pd.DataFrame:
@@ -56,14 +56,13 @@ def judges_with_paper(agreement: pd.DataFrame) -> pd.DataFrame:
         part = table.assign(row=rows)[table["measure"] == measure].set_index("row")
         columns[f"{measure.capitalize()}, correlation"] = part["Spearman"]
         columns[f"{measure.capitalize()}, accuracy"] = part["accuracy"]
-    here = Setup("none", "embedded web, scripted episodes")
-    ours = pd.DataFrame(columns).assign(n=part["episodes"])
-    return below_printed(ours, PAPER, "meta-evaluation", here, GRADER)
+    ours, data = pd.DataFrame(columns).assign(n=part["episodes"]), "embedded web, scripted episodes"
+    return below_printed(ours, PAPER, "meta-evaluation", "none", data, GRADER)
 
 
 def _means(frame: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
     """Means by ``row`` under the paper's names, ``n`` (tasks), and the backbone."""
     groups = frame.groupby("row", sort=False)
     means = groups[list(metrics)].mean().rename(columns=_PRINTED)
-    backbone = groups["model"].first().replace("none", HERE.backbone)
+    backbone = groups["model"].first().replace("none", HERE[0])
     return means.assign(n=groups["task_id"].nunique(), backbone=backbone)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from pwagents_old.evaluation.statistics import mean_interval, summarise
+from pwagents.results.statistics import mean_interval, summarise
 from pwagents.results.tables import format_intervals
 from pwagents_old.persona2web.study import CHANCE, OFFLINE, ORACLE
 

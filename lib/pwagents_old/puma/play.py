@@ -19,7 +19,7 @@ from pwagents.agents.offline import FunctionClassifier, RuleAgent
 from pwagents.progress import progress
 from pwagents.schema import Action, Protocol, Task, Trajectory
 from pwagents_old.benchmark.plain import tell_repurchases
-from pwagents_old.evaluation.breakdowns import sample_tasks
+from pwagents.data.splits import sample_tasks
 from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
 from pwagents_old.lm.launch import side_by_side
 from pwagents_old.project import code_hash, write_aside

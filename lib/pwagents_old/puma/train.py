@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from pwagents_old.cache import cached, hash_of
-from pwagents_old.evaluation.breakdowns import sample_tasks
+from pwagents.data.splits import sample_tasks
 from pwagents_old.llm.folder import ADAPTER
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.lm.complete import complete, draws_alone
@@ -45,7 +45,7 @@ from pwagents_old.puma.study import PumaStudy
 from pwagents_old.settings import plain
 
 SCORES = "scores.json"
-SCORED = ("puma", "web", "embedding", "schema", "evaluation/metrics")  # what decides a candidate's score
+SCORED = ("puma", "web", "embedding", "schema", "results/metrics")  # what decides a candidate's score
 Row = dict[str, str]
 
 

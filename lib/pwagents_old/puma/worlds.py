@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pwagents.data import load_benchmark
 from pwagents.data.splits import parting_date
 from pwagents.schema import Benchmark, Product, Task
-from pwagents_old.evaluation.breakdowns import sample_tasks
+from pwagents.data.splits import sample_tasks
 from pwagents_old.puma.settings import PumaNotebook
 
 

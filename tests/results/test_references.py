@@ -1,12 +1,12 @@
 """What needs no method."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 
 from pwagents.embedding import Embedder
-from pwagents_old.benchmark import references
+from pwagents.results import references
 
 
 @pytest.fixture(scope="module")
@@ -46,19 +46,23 @@ class Echo:
         return list(dict.fromkeys(reversed(product_sequence)))[:k]
 
 
-def test_a_recommender_that_repeats_is_worth_the_rule_that_repeats(small, embedder):
-    tasks = small.benchmark.tasks["test"]
-    answers = references.answer_by_input(small.benchmark, tasks, lambda _: Echo(), embedder, small.truth)
+def test_a_recommender_that_repeats_equals_the_rule_that_repeats(small):
+    tasks, shop = small.benchmark.tasks["test"], SimpleNamespace(benchmark=small.benchmark)
+    shop.recommender = lambda task: Echo()
+    answers = references.recommend_by_input(shop, tasks, Embedder(), small.truth)
     wide = answers.pivot(index="task_id", columns="method", values="result_accuracy")
     assert wide.shape[1] == 8 and wide.notna().all(axis=None)
-    assert (wide[references.WHOLE] == wide[references.AGAIN]).all()
-    assert (wide[references.RIGHT] == wide[references.AGAIN_RIGHT]).all()
-    new = answers[~answers["bought_before"] & (answers["method"] != references.POPULAR)]
+    assert (wide["whole history"] == wide["rule: own latest purchases"]).all()
+    assert (wide["right interest"] == wide["rule: own latest of the right interest"]).all()
+    new = answers[~answers["bought_before"] & (answers["method"] != "rule: the most popular")]
     assert len(new) and not new["hit"].any()  # who only repeats finds nothing new
-    table, again = references.worth_of_inputs(answers), answers.groupby("method")["bought_before"].mean()
-    parts = again * table["HR@10, bought before"] + (1 - again) * table["HR@10, new"]
-    pd.testing.assert_series_equal(parts[table.index], table["HR@10"], check_names=False)
-    differences = references.input_differences(answers)
-    assert len(differences) == 2 * len(references.COMPARED)
-    same = differences[differences["comparison"] == f"{references.WHOLE} - {references.AGAIN}"]
-    assert (same["difference"] == 0).all()
+
+
+def test_results_stand_between_the_references_and_the_oracle(small, engine):
+    tasks = [task for task in small.benchmark.tasks["test"] if task.type == "recommend"]
+    around = references.product_references(small.benchmark, engine, tasks, seed=0)
+    results = around[around["method"] == "repeat"].assign(method="ours")
+    results = results.rename(columns={"result_accuracy": "result_official"})
+    both = references.with_references(results, around)
+    named = [f"Reference: {name}" for name in ("random", "popularity", "repeat")]
+    assert list(both["method"].unique()) == [*named, "ours", "Reference: oracle"]

@@ -3,15 +3,9 @@
 import pandas as pd
 import pytest
 
+from pwagents.results.statistics import BEYOND, by_task, by_type_and_mean, trained_differences
 from pwagents.results.tables import save_table
 from pwagents.schema import TASK_TYPES
-from pwagents_old.evaluation.breakdowns import (
-    BEYOND,
-    by_task,
-    by_type_and_mean,
-    sample_tasks,
-    trained_differences,
-)
 
 
 def frame_of(rows):
@@ -92,12 +86,3 @@ def test_comparisons_are_paired_by_type_and_set_against_what_seeds_alone_may_mak
     assert partly == ["yes", *["not measured"] * 3]
     searches = trained_differences(frame_of(rows).query("type == 'search'"), pairs, "m")
     assert searches["task"].tolist() == ["search"] and BEYOND not in searches
-
-
-def test_sample_tasks_is_seeded_and_keeps_order(benchmark):
-    tasks = benchmark.tasks["test"]
-    sample = sample_tasks(tasks, 20, seed=1)
-    assert len(sample) == 20 == len({t.task_id for t in sample})
-    assert sample == sample_tasks(tasks, 20, seed=1) == [t for t in tasks if t in sample]
-    assert sample != sample_tasks(tasks, 20, seed=2)
-    assert sample_tasks(tasks, 0, seed=1) == sample_tasks(tasks, 10**6, seed=1) == list(tasks)

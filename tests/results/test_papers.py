@@ -7,9 +7,8 @@ import pandas as pd
 import pytest
 
 from pwagents.results.metrics import GRADER_VERSION
-from pwagents_old.evaluation.paper import (
+from pwagents.results.papers import (
     ORION,
-    Setup,
     below_paper,
     load_targets,
     paper_table,
@@ -24,7 +23,7 @@ TEST_TASKS = {"search": 694, "recommend": 757, "review": 723}  # PersonalWAB's p
 TORN = ("PersonalWAB", "Table 3", "PUMA (LLaMA-7B)")
 RESULTS = ("function_accuracy", "step_accuracy", "result_official", "result_final", "steps")
 COLUMNS = ["method", "task_id", "user_id", "type", *RESULTS, "tokens", "usd"]
-SMALL = Setup("small model, 0.5M parameters", "embedded world")
+SMALL = ("small model, 0.5M parameters", "embedded world")  # backbone and data
 FACTS = ["source", "row", "backbone", "data", "n", "grader", "tokens a task", "USD a task"]
 
 
@@ -101,13 +100,13 @@ def episodes(*methods):
 
 @pytest.mark.parametrize(("paper", "table"), [("PersonalWAB", "Table 3"), ("Orion", "Table 2")])
 def test_no_row_holds_numbers_of_both(paper, table):
-    both = below_paper(episodes("PUMA", "SFT"), paper, table, SMALL)
+    both = below_paper(episodes("PUMA", "SFT"), paper, table, *SMALL)
     printed = paper_table(paper, table)
     theirs, ours = both[both["source"] != "here"], both[both["source"] == "here"]
     assert list(theirs["row"]) == list(printed.index)
     assert (theirs.drop(columns=FACTS, level=0).to_numpy() == printed.to_numpy()).all()
     assert set(theirs["source"]) == {f"{paper}, {table}"} and set(theirs["grader"]) == {"the paper's"}
-    assert list(ours["row"]) == [f"{SMALL.backbone} (PUMA)", f"{SMALL.backbone} (SFT)"]
+    assert list(ours["row"]) == [f"{SMALL[0]} (PUMA)", f"{SMALL[0]} (SFT)"]
     assert set(ours["n"]) == {6} and set(ours["grader"]) == {f"pwagents, version {GRADER_VERSION}"}
     assert [*both.columns.get_level_values(0)[: len(FACTS)]] == FACTS
     assert not both[["source", "row", "backbone", "data", "grader"]].isna().any(axis=None)
@@ -116,10 +115,10 @@ def test_no_row_holds_numbers_of_both(paper, table):
 
 
 def test_each_paper_has_its_metrics_in_its_unit():
-    row = below_paper(episodes("PUMA"), "PersonalWAB", "Table 3", Setup("", "embedded world")).iloc[-1]
+    row = below_paper(episodes("PUMA"), "PersonalWAB", "Table 3", "", "embedded world").iloc[-1]
     assert row["search", "function accuracy"] == 1 and row["search", "result accuracy"] == pytest.approx(0.4)
     assert (row["row", ""], row["backbone", ""], row["data", ""]) == ("PUMA", "none", "embedded world")
-    row = below_paper(episodes("SFT"), "Orion", "Table 1", SMALL).iloc[-1]  # by step, the last attempt
+    row = below_paper(episodes("SFT"), "Orion", "Table 1", *SMALL).iloc[-1]  # by step, the last attempt
     assert row["search", "function accuracy"] == 50 and row["search", "result accuracy"] == pytest.approx(20)
     assert row["search", "steps"] == 3
 
@@ -127,30 +126,30 @@ def test_each_paper_has_its_metrics_in_its_unit():
 @pytest.mark.parametrize("types", [["search"], ["search", "review"]])
 def test_what_was_not_played_has_no_column_and_a_mean_over_fewer_tasks_is_not_the_papers(types):
     some = episodes("SFT").query("type in @types")
-    both = below_paper(some, "Orion", "Table 1", SMALL)
+    both = below_paper(some, "Orion", "Table 1", *SMALL)
     assert [*both.drop(columns=FACTS, level=0).columns.unique(0)] == types
-    assert "overall" not in below_paper(some, "Orion", "Table 2", SMALL).columns.unique(0)
+    assert "overall" not in below_paper(some, "Orion", "Table 2", *SMALL).columns.unique(0)
 
 
 def test_orions_mean_needs_all_types_of_a_method():
     some = episodes("SFT", "PPO").query("method == 'SFT' or type != 'review'")
-    rows = below_paper(some, "Orion", "Table 2", SMALL).tail(2)["overall", "result accuracy"]
+    rows = below_paper(some, "Orion", "Table 2", *SMALL).tail(2)["overall", "result accuracy"]
     assert rows.notna().tolist() == [True, False]
 
 
 def test_orions_mean_is_over_the_types_and_the_others_over_the_tasks():
     some = episodes("SFT").query("type != 'search' or user_id == 'u'")  # one search, two of the others
     some.loc[some["type"] == "search", ["result_final", "result_official"]] = 1.0
-    row = below_paper(some, "Orion", "Table 2", SMALL).iloc[-1]
+    row = below_paper(some, "Orion", "Table 2", *SMALL).iloc[-1]
     assert row["overall", "result accuracy"] == pytest.approx(100 * (1.0 + 0.2 + 0.2) / 3)
-    row = below_paper(some, "PersonalWAB", "Table 3", SMALL).iloc[-1]
+    row = below_paper(some, "PersonalWAB", "Table 3", *SMALL).iloc[-1]
     assert row["overall", "result accuracy"] == pytest.approx((1.0 + 4 * 0.4) / 5)
 
 
 def test_an_episode_without_a_score_does_not_count_and_its_mean_has_no_rank():
     some = episodes("PUMA", "w/o SFT")
     some.loc[0, list(RESULTS)] = None
-    both = below_paper(some, "PersonalWAB", "Table 5", Setup("", "embedded world"))
+    both = below_paper(some, "PersonalWAB", "Table 5", "", "embedded world")
     assert both["n"].tolist()[-2:] == [5, 6]
     assert both["search", "scored"].dropna().tolist() == ["1 of 2"]
     assert both["overall", "scored"].dropna().tolist() == ["5 of 6"]
@@ -162,7 +161,7 @@ def test_an_episode_without_a_score_does_not_count_and_its_mean_has_no_rank():
 
 
 def test_models_with_the_papers_prompts_stand_below_and_those_that_did_not_play_say_what_they_need():
-    trained = below_paper(pd.DataFrame(), "Orion", "Table 1", Setup("", ""), ["Orion (Ours)"])
+    trained = below_paper(pd.DataFrame(), "Orion", "Table 1", "", "", ["Orion (Ours)"])
     played = pd.concat([episodes(*ORION).assign(model=name) for name in ("gpt-4.1", "some/other")])
     table = with_prompted(trained, played, "embedded world").droplevel(1, axis=1)
     ours, absent = (table[table["source"] == source] for source in ("here", "not run"))

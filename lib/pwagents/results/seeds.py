@@ -1,7 +1,7 @@
 """Methods compared over seeds of a training, or over worlds: these are the units, not the tasks.
 
 However many tasks are played, a method that was trained once has not been compared with another.
-A ``frame`` has one row an episode (:func:`pwagents_old.evaluation.episodes.records_frame`), with the ``seed`` of
+A ``frame`` has one row an episode (:func:`pwagents.results.metrics.frame`), with the ``seed`` of
 its training; ``means`` are those of :func:`means_by_seed`.
 """
 
@@ -11,10 +11,16 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from pwagents.seeds import rng
-from pwagents_old.evaluation.breakdowns import by_type_and_mean, sort_by_type, split_by_type
-from pwagents_old.evaluation.statistics import SHARES, Interval, mean_interval
+from pwagents.results.statistics import (
+    SHARES,
+    Interval,
+    by_type_and_mean,
+    mean_interval,
+    sort_by_type,
+    split_by_type,
+)
 from pwagents.results.tables import format_intervals
+from pwagents.seeds import rng
 
 MUST_EXCEED = "what a difference must exceed"  # heading
 

@@ -11,7 +11,7 @@ from scipy import stats
 from statsmodels.api import OLS
 from statsmodels.stats.proportion import proportion_confint
 
-from pwagents_old.evaluation.seeds import (
+from pwagents.results.seeds import (
     by_seed,
     means_by_seed,
     must_exceed,
@@ -19,7 +19,7 @@ from pwagents_old.evaluation.seeds import (
     seed_comparisons,
     world_comparisons,
 )
-from pwagents_old.evaluation.statistics import mean_interval, paired_test, share_interval, summarise
+from pwagents.results.statistics import mean_interval, paired_test, share_interval, summarise
 
 values_and_users = st.lists(
     st.tuples(st.floats(0, 1, width=16), st.sampled_from("abcd")), min_size=2, max_size=30
