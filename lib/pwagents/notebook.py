@@ -31,7 +31,7 @@ from typing import Any
 import pandas as pd
 
 from pwagents import portable
-from pwagents.results.figures import save_figure
+from pwagents.results.drawing import save_figure
 from pwagents.results.metrics import FAILURES
 from pwagents.results.tables import Html, banner, render_table, save_table
 from pwagents.settings import ROOT, NotebookSettings, load_settings, rows

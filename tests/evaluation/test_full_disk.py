@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from pwagents.errors import InfrastructureError
 from pwagents.results.tables import save_table
-from pwagents_old.notebook.figures import write_figure
+from pwagents.results.drawing import write_figure
 from pwagents_old.notebook.run import Run
 
 

@@ -14,8 +14,8 @@ raise {name}("the model needs 90 GiB")
 
 FIGURE = """
 import pandas as pd
-from pwagents_old.evaluation.figures import plot_lines
-from pwagents_old.notebook.figures import save_figure
+from pwagents.results.figures import plot_lines
+from pwagents.results.drawing import save_figure
 frame = pd.DataFrame({"run": "a", "step": [0, 1], "loss": [1, 2]})
 looks = {"x": "step", "y": "loss", "hue": "run", "xlabel": "steps", "ylabel": "loss"}
 save_figure(plot_lines, "01_loss", frame, output_dir=output_dir, **looks)

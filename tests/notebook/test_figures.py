@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pwagents_old.evaluation import figures
-from pwagents_old.evaluation.figures import plot_bars, plot_intervals
-from pwagents_old.notebook.figures import draw_figure, main, redraw, save_figure
+from pwagents.results import style
+from pwagents.results.drawing import draw_figure, save_figure
+from pwagents.results.figures import plot_bars, plot_intervals
+from pwagents_old.notebook.figures import main, redraw
 from pwagents_old.notebook.reference import REFERENCE, find_results, make_reference
 from pwagents_old.notebook.run import Run
 from pwagents_old.orion.figures import plot_curves, plot_scaling
@@ -33,7 +34,7 @@ SCALING = ROWS.iloc[:2].rename(columns={"method": "type"}).assign(trajectories=[
 
 @pytest.fixture(autouse=True)
 def usual_matplotlib(monkeypatch):
-    monkeypatch.setattr(figures, "_STYLE", list(figures._STYLE))
+    monkeypatch.setattr(style, "_STYLE", list(style._STYLE))
     matplotlib.use("Agg")
     with matplotlib.rc_context():
         yield

@@ -1,136 +1,31 @@
-"""Figures in one style, stored with their numbers: whoever has these can draw them again, without a run.
+"""Drawing functions of stored figures: each gets a frame and options, and returns matplotlib's figure.
 
-A notebook first writes a figure's numbers to ``figures/NAME.parquet``, together with the name and options of
-the function that draws them, and then draws from that file. The same numbers give the same bytes at every run
-on one machine: no dates, no versions, no random ids.
-
-The style is matplotlib's own seaborn sheet (white grid) with type large enough to be read at half size. A
-type of task and a method of training have the same color in every figure. Seaborn draws. It computes no
-interval of ours: each point has three rows (low, mean, high), of which it draws the median and the whole
-range. Nothing here chooses a backend, so scripts, tests and notebooks all work.
+A figure's file names its function by a word: "intervals" is :func:`plot_intervals`
+(:mod:`pwagents.results.drawing`).
 """
 
-import io
-from base64 import b64encode
-from collections.abc import Callable, Iterable
-from html import escape
-from itertools import cycle
-from pathlib import Path
-from typing import Any
-
+import numpy as np
 import pandas as pd
 
 from pwagents.results.episodes import ACTIONS
-from pwagents.results.tables import csv_text
+from pwagents.results.style import (
+    COLORS,
+    DASHES,
+    MARKERS,
+    NEUTRAL,
+    PALETTE,
+    assign_colors,
+    draw_points,
+    escape_math,
+    legend_above,
+    styled,
+)
 from pwagents.schema import TASK_TYPES
-from pwagents.store import write_aside
 
-# What matplotlib is not to write of itself.
-FORMATS = {
-    "png": {"Software": None},
-    "svg": {"Date": None, "Creator": None},
-    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-}
+_MARKED = 20  # points of a line that markers do not run together on
 
 
-def save_figure(
-    plot: Callable, name: str, data: pd.DataFrame, *, output_dir: Path, stamp: str = "", **options: Any
-) -> None:
-    """Write a figure's numbers, draw it from that file, and show it inside IPython.
-
-    The files are ``<output_dir>/figures/<name>.parquet``, of which :func:`draw_figure` makes the figure,
-    ``.png``, ``.svg`` and ``.csv``.
-
-    Args:
-        plot: a function ``plot_...`` of this module; it gets the frame and ``options``, which JSON must hold.
-        data: the numbers, unrounded (6 significant digits in the CSV). Its index is dropped.
-        stamp: what made the figure, in small type below it.
-    """
-    import matplotlib.pyplot as plt
-    from IPython import get_ipython
-    from IPython.display import display
-
-    path, table = output_dir / "figures" / name, data.reset_index(drop=True)
-    # pandas stores these in the file
-    table.attrs = {"plot": f"{__name__}:{plot.__name__}", "options": options, "stamp": stamp}
-    write_aside(path.with_name(f"{name}.parquet"), table.to_parquet(index=False, compression="zstd"))
-    write_aside(path.with_name(f"{name}.csv"), csv_text(data))
-    figure = draw_figure(path.with_name(f"{name}.parquet"), stamped=True)
-    png = write_figure(figure, path.with_name(f"{name}.png"))
-    write_figure(figure, path.with_name(f"{name}.svg"))
-    plt.close(figure)  # or else a notebook shows it a second time
-    if get_ipython():
-        text = f"Figure {name}: {options.get('title') or 'see its caption'}. Its numbers: figures/{name}.csv"
-        image, width = b64encode(png).decode(), f"{figure.get_figwidth() * 72:.0f}px"
-        look = f'alt="{escape(text)}" style="width: {width}; max-width: 100%"'
-        html = f'<img src="data:image/png;base64,{image}" {look}>'
-        display({"text/html": html, "image/png": image, "text/plain": text}, raw=True)
-
-
-def draw_figure(path: Path | str, *, stamped: bool = False):
-    """Return the matplotlib figure of a file of numbers; without its stamp, unless ``stamped``."""
-    table = pd.read_parquet(path)
-    plots = {name: function for name, function in globals().items() if name.startswith("plot_")}
-    plot = plots[table.attrs["plot"].rpartition(":")[2]]
-    figure = plot(table, **table.attrs["options"])
-    if stamped and (stamp := table.attrs["stamp"]):
-        figure.supxlabel(escape_math(stamp), x=0.995, ha="right", fontsize=9, color="0.35")
-    return figure
-
-
-def write_figure(figure, path: Path) -> bytes:
-    """Write a figure as its suffix says, one of :data:`FORMATS`; return the bytes, the same at every run."""
-    import matplotlib.pyplot as plt
-
-    kind, file = path.suffix.removeprefix("."), io.BytesIO()
-    with plt.rc_context({"svg.hashsalt": path.stem}):
-        figure.savefig(file, format=kind, metadata=FORMATS[kind])
-    write_aside(path, file.getvalue())
-    return file.getvalue()
-
-
-# Of Okabe and Ito's colors and ColorBrewer's "Dark2" those that stand out from white (3 : 1 and more) and
-# from each other under the common kinds of color blindness.
-PALETTE = ("#0072B2", "#009E73", "#D55E00", "#7570B3", "#882255", "#A6761D", "#C2609A", "#4D4D4D")
-_FIXED = ("search", "recommend", "review", "SFT", "GRPO", "PPO")  # what has one color in all figures
-COLORS = dict(zip(_FIXED, PALETTE, strict=False))
-NEUTRAL = PALETTE[-1]  # of a legend's marks whose color means nothing
-_STYLE: list[str | dict] = [
-    "seaborn-v0_8-whitegrid",
-    {
-        "axes.prop_cycle": f"cycler('color', {[color.lstrip('#') for color in PALETTE]})",
-        "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same type on every machine
-        "font.size": 14,
-        "axes.titlesize": 15,
-        "axes.labelsize": 14,
-        "xtick.labelsize": 13,
-        "ytick.labelsize": 13,
-        "legend.fontsize": 12,
-        "lines.linewidth": 2,
-        "lines.markersize": 8,
-        "figure.constrained_layout.use": True,
-        "savefig.dpi": 150,
-        "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
-    },
-]
-_MARKERS = "osD^vP"  # a second cue beside color
-
-
-def use_style() -> None:
-    """Set the style for all figures made from here on; the plot functions below call it themselves."""
-    import matplotlib.pyplot as plt
-
-    plt.style.use(_STYLE)
-
-
-def assign_colors(names: Iterable[str]) -> dict[str, str]:
-    """Assign a color to each name: that of :data:`COLORS`, or the first of the palette that is left."""
-    names = dict.fromkeys(names)  # each once, in their order
-    fixed = {name: COLORS[name] for name in names if name in COLORS}
-    left = cycle([color for color in PALETTE if color not in fixed.values()])
-    return {name: fixed.get(name) or next(left) for name in names}
-
-
+@styled
 def plot_intervals(
     data: pd.DataFrame,
     label: str,
@@ -153,7 +48,6 @@ def plot_intervals(
     """
     import matplotlib.pyplot as plt
 
-    use_style()
     data = data.assign(_hue="" if hue is None else data[hue])
     labels, names = list(data[label].unique()), list(data["_hue"].unique())
     tones = {"": PALETTE[0]} if hue is None else assign_colors(data[color or hue])
@@ -161,7 +55,7 @@ def plot_intervals(
     marks = {}
     for i, name in enumerate(names):
         # Side by side within a line, the first above.
-        marker = _MARKERS[i % len(_MARKERS)]
+        marker = MARKERS[i % len(MARKERS)]
         offset = (i - (len(names) - 1) / 2) * 0.7 / len(names)
         for tone, part in data[data["_hue"] == name].groupby(color or "_hue", sort=False):
             places, look = part[label].map(labels.index) + offset, {"linestyle": "none", "marker": marker}
@@ -179,12 +73,113 @@ def plot_intervals(
     return fig
 
 
+@styled
+def plot_lines(
+    data: pd.DataFrame,
+    x: str,
+    y: str,
+    *,
+    hue: str,
+    color: str | None = None,
+    panel: str | None = None,
+    faint: str | None = None,
+    columns: int = 4,
+    panel_size: tuple[float, float] = (8, 4.5),
+    xlabel: str = "",
+    ylabel: str = "",
+):
+    """Plot a line a ``hue``, which differ by color, dashes and (where points are few) markers.
+
+    Args:
+        data: one row a point, in the order of its line. A missing ``y`` is left out. Where it has ``low`` and
+            ``high``, intervals are drawn, a little beside each other.
+        color: column that decides the color in place of ``hue``; lines of one color have different dashes.
+        panel: column whose values get a panel each, with the value as its title; ``columns`` in a row.
+        faint: column drawn thin and pale below its line, such as what the line is a running mean of.
+        panel_size: width and height of one panel in inches.
+
+    Returns:
+        The matplotlib figure; panels are ``figure.axes``, in order.
+    """
+    import matplotlib.pyplot as plt
+
+    panels = [("", data)] if panel is None else list(data.groupby(panel, sort=False))
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    size = (panel_size[0] * columns, panel_size[1] * rows)
+    fig, axes = plt.subplots(rows, columns, figsize=size, squeeze=False)
+
+    # Dashes and markers by line; where a color has several lines, by their number within it.
+    lines = data.drop_duplicates(hue)
+    numbers = range(len(lines)) if color in (None, hue) else lines.groupby(color, sort=False).cumcount()
+    tones, looks = assign_colors(lines[color or hue]), {}
+    for name, tone, i in zip(lines[hue], lines[color or hue], numbers, strict=True):
+        cues = {"linestyle": DASHES[i % len(DASHES)], "marker": MARKERS[i % len(MARKERS)]}
+        looks[name] = {"color": tones[tone], **cues}
+
+    drawn = set()
+    for ax, (title, part) in zip(axes.flat, panels, strict=False):
+        apart = 0.02 * np.ptp(part[x]) if "low" in data else 0.0
+        for i, (name, look) in enumerate(looks.items()):
+            line = part[part[hue] == name].dropna(subset=[y])
+            places = line[x] + apart * (i - (len(looks) - 1) / 2)
+            if faint is not None and line[faint].notna().any():
+                ax.plot(places, line[faint], color=look["color"], alpha=0.25, linewidth=1)
+            if not line.empty:
+                marker = look["marker"] if len(line) <= _MARKED else None
+                look = {"orient": "x", **look, "marker": marker}
+                draw_points(ax, line, y, places, **look).set_label(escape_math(name))
+                drawn.add(name)
+        ax.set(title=escape_math(title), xlabel="", ylabel=ylabel)
+    for ax in axes.flat[len(panels) :]:
+        ax.remove()
+    for ax in axes.flat[max(0, len(panels) - columns) : len(panels)]:  # the lowest of each column
+        ax.set_xlabel(xlabel)
+    n_columns = 4 if color is None else data[color].nunique()  # a column of the legend a color
+    handles = {escape_math(name): plt.Line2D([], [], **look) for name, look in looks.items() if name in drawn}
+    legend_above(fig, handles.values(), handles, columns=min(n_columns, 4))
+    return fig
+
+
+@styled
+def plot_bars(
+    data: pd.DataFrame, label: str, value: str, *, hue: str | None = None, stacked: bool = False, ylabel=""
+):
+    """Plot vertical bars of ``value`` per ``label``, in the frame's order; one color per ``hue``.
+
+    Each (label, hue) may occur once. Returns the matplotlib figure.
+    """
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    names = list(data[label].map(escape_math).unique())
+    # Short labels lie flat, a word a line; where they would run together they stand upright.
+    crowded = sum(map(len, names)) + 2 * len(names) > 60
+    texts = data[label].map(escape_math).map(lambda text: text if crowded else text.replace(" ", "\n"))
+    rows, tones = data.assign(_label=texts), None
+    if hue is not None:
+        rows["_hue"] = data[hue].map(escape_math)
+        tones = assign_colors(rows["_hue"])
+    fig, ax = plt.subplots(figsize=(8, 4.5))
+    # A histogram whose weights are the values: unlike barplot it can stack.
+    bars = {"multiple": "stack" if stacked else "dodge", "discrete": True, "shrink": 0.8}
+    by_hue = {} if hue is None else {"hue": "_hue", "palette": tones}
+    look = {"alpha": 1, "linewidth": 0, "legend": False}
+    sns.histplot(rows, x="_label", weights=value, ax=ax, **by_hue, **bars, **look)
+    ax.tick_params(axis="x", rotation=90 if crowded else 0)
+    ax.grid(axis="x", visible=False)
+    ax.set(xlabel=escape_math(label), ylabel=ylabel or escape_math(value), xlim=(-0.5, len(names) - 0.5))
+    if hue is not None:
+        legend_above(fig, [plt.Rectangle((0, 0), 1, 1, color=color) for color in tones.values()], tones)
+    return fig
+
+
+@styled
 def plot_transitions(transitions: pd.DataFrame):
     """Draw which action follows which, one panel a task type; the paper has a chord diagram (Figure 8)."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
-    use_style()
     types = [name for name in TASK_TYPES if name in set(transitions["type"])]
     present = {*transitions["from"], *transitions["to"]}
     names = [name for name in ACTIONS.values() if name in present]
@@ -209,12 +204,12 @@ def plot_transitions(transitions: pd.DataFrame):
     return fig
 
 
+@styled
 def plot_attempts(numbers: pd.DataFrame):
     """Draw attempts by their number: how many tasks get there (bars), and their result accuracy (lines)."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
-    use_style()
     types = [name for name in TASK_TYPES if name in set(numbers["type"])]
     shared = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": (1, 1.6)}
     fig, axes = plt.subplots(2, len(types), figsize=(4.2 * len(types), 6.5), **shared)
@@ -235,46 +230,3 @@ def plot_attempts(numbers: pd.DataFrame):
     for line in legend.get_lines():  # the colors are of the types
         line.set(color=NEUTRAL, markeredgecolor=NEUTRAL)
     return fig
-
-
-def draw_points(ax, data: pd.DataFrame, mean: str, places: pd.Series, *, orient: str = "y", **look):
-    """Draw a row's ``mean`` at its place on the axis ``orient``, with the interval from ``low`` to ``high``.
-
-    Where ``data`` has no column ``low``, points have no intervals. ``look`` is of the line through them,
-    which is returned.
-    """
-    import seaborn as sns
-
-    # The median of (low, mean, high) is the mean, and their whole range is the interval.
-    data = data.assign(_at=places).reset_index(drop=True)
-    rows = [data.assign(_value=data[each]) for each in ("low", mean, "high") if each in data]
-    across = "x" if orient == "y" else "y"
-    bars = {
-        "errorbar": ("pi", 100) if "low" in data else None,
-        "err_style": "bars",
-        "err_kws": {"capsize": 3},
-    }
-    look = {"markeredgecolor": look["color"], "legend": False} | look
-    axes = {orient: "_at", across: "_value", "orient": orient, "ax": ax}
-    points = pd.concat(rows).sort_index(kind="stable").dropna(subset="_value")  # in the order of the line
-    n_lines = len(ax.lines)
-    sns.lineplot(points, estimator="median", sort=False, **axes, **bars, **look)
-    return ax.lines[n_lines]
-
-
-def legend_above(fig, *marks_and_names, columns: int = 4):
-    """Put a legend above the panels, in at most so many columns as the figure's width has room for.
-
-    Args:
-        marks_and_names: as ``fig.legend`` takes them; none: all that the panels have.
-    """
-    for n in range(columns, 0, -1):
-        legend = fig.legend(*marks_and_names, loc="outside upper center", ncols=n)
-        if n == 1 or legend.get_window_extent().width <= fig.bbox.width:
-            return legend
-        legend.remove()
-
-
-def escape_math(text) -> str:
-    r"""Escape text for matplotlib, so that a ``$`` in a product title starts no formula."""
-    return str(text).replace("$", r"\$")

@@ -55,8 +55,11 @@ def save_table(
         formats: column (its lower level) -> Python format, such as ``".1f"``. Without one, whole numbers
             get thousands separators and others three decimals (zeros and ones stored as floats too: shares).
         missing: how a missing value or an empty text is shown.
+
+    Raises:
+        ValueError: see :func:`result_path`.
     """
-    path = Path(output_dir) / "tables" / name
+    path = result_path(output_dir, "tables", name)
     data, shown = (
         frame.reset_index(drop=not any(label is not None for label in frame.index.names))
         for frame in (data, data if shown is None else shown)
@@ -78,6 +81,19 @@ def render_table(
     table = _layout(frame, name, title, note, {}, MISSING)
     table = table.tab_style(style.text(weight="bold"), loc.body(rows=list(bold_rows))) if bold_rows else table
     return Html(table.as_raw_html(inline_css=True))
+
+
+def result_path(output_dir: Path | str, kind: str, name: str) -> Path:
+    """Return ``<output_dir>/<kind>/<name>``, where a table's or figure's files lie, up to their suffix.
+
+    Raises:
+        ValueError: ``name`` would lie elsewhere, or there is no folder.
+    """
+    if not str(output_dir).strip():
+        raise ValueError("output_dir is empty; expected a folder")
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise ValueError(f"{kind} name {name!r}; expected letters, digits, '_', '-' and '.' alone")
+    return Path(output_dir) / kind / name
 
 
 def banner(text: str) -> Html:

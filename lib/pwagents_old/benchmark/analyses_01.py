@@ -18,7 +18,8 @@ from pwagents.settings import WorldSettings
 from pwagents.shop.search import SearchEngine, build_search_engine, product_text
 from pwagents.embedding import count_tokens
 from pwagents.results.references import COLUMNS, product_references
-from pwagents_old.evaluation.figures import COLORS, NEUTRAL, plot_bars, plot_intervals, use_style
+from pwagents.results.figures import plot_bars, plot_intervals
+from pwagents.results.style import COLORS, NEUTRAL, styled
 from pwagents.results.papers import paper_table
 from pwagents.results.statistics import paired_test
 
@@ -168,12 +169,12 @@ def last_year(benchmark: Benchmark, user_id: str) -> pd.DataFrame:
     return year.assign(date=year["date"].dt.normalize())[["date", "section", "event", "product"]]
 
 
+@styled
 def plot_year(year: pd.DataFrame):
     """Draw :func:`last_year`, a line of time a section; test tasks above the purchase they are about."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
-    use_style()
     sections = sorted(year["section"].unique(), reverse=True)
     colors = {"bought": NEUTRAL, **{task_type: COLORS[task_type] for task_type in TASK_TYPES}}
     heights = year["section"].map(sections.index) + 0.18 * year["event"].map(list(colors).index)

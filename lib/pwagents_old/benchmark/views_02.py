@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from pwagents.schema import TASK_TYPES, UserProfile
-from pwagents_old.evaluation.figures import PALETTE, escape_math, legend_above, use_style
+from pwagents.results.style import PALETTE, escape_math, legend_above, styled
 from pwagents_old.profiles.consistency import chance
 from pwagents_old.profiles.llm import options
 from pwagents_old.profiles.types import OTHER
@@ -49,12 +49,12 @@ def count_values(profiles: Mapping[str, UserProfile], fields: Sequence[str]) -> 
     return counts.assign(share=counts["users"] / len(profiles))
 
 
+@styled
 def plot_values(counts: pd.DataFrame):
     """Draw who the users are, or how they shop (Figures 3 and 4(a)): a panel a field, a bar a value."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
-    use_style()
     fields = list(counts["field"].unique())
     most = counts.groupby("field").size().max()
     fig, axes = plt.subplots(1, len(fields), figsize=(4.6 * len(fields), 1.2 + 0.42 * most), squeeze=False)
@@ -70,12 +70,12 @@ def plot_values(counts: pd.DataFrame):
     return fig
 
 
+@styled
 def plot_item_map(frame: pd.DataFrame):
     """Draw items on a plane (``x, y, cluster``, one row each), a colour and a marker a cluster."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
-    use_style()
     sizes = frame["cluster"].value_counts(sort=False)
     fig, ax = plt.subplots(figsize=(8, 5.5 + 0.25 * len(sizes)))
     sns.scatterplot(
@@ -92,6 +92,7 @@ def plot_item_map(frame: pd.DataFrame):
     return fig
 
 
+@styled
 def plot_consistency(summary: pd.DataFrame):
     """Draw how well profiles agree with what users do (Figure 5): a panel an evaluation, a bar a method.
 
@@ -100,7 +101,6 @@ def plot_consistency(summary: pd.DataFrame):
     import matplotlib.pyplot as plt
     import seaborn as sns
 
-    use_style()
     evaluations = list(summary["evaluation"].unique())
     methods = [escape_math(method) for method in summary["method"].unique()]
     size = (3.4 * len(evaluations) + 2.6, 1.6 + 0.45 * len(methods))
@@ -122,12 +122,12 @@ def plot_consistency(summary: pd.DataFrame):
     return fig
 
 
+@styled
 def plot_ambiguity(frame: pd.DataFrame):
     """Draw how many products fit an instruction: cumulative shares, a panel a task type, a line a writer."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
-    use_style()
     types = [name for name in TASK_TYPES if name in set(frame["type"])]
     fig, axes = plt.subplots(1, len(types), figsize=(4.4 * len(types), 4.2), sharey=True, squeeze=False)
     for ax, task_type in zip(axes[0], types, strict=True):

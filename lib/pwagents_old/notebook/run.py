@@ -35,12 +35,12 @@ from omegaconf import DictConfig, OmegaConf
 from pwagents import portable
 from pwagents_old import engine
 from pwagents.results import tables
+from pwagents.results.drawing import save_figure
 from pwagents_old.evaluation.episodes import append_line, count_outcomes, open_lines
 from pwagents.results.metrics import FAILURES
 from pwagents_old.llm.make import notes
 from pwagents_old.llm.settings import Players
-from pwagents_old.notebook import preflight
-from pwagents_old.notebook.figures import save_figure
+from pwagents_old.notebook import figures, preflight  # figures: where drawing functions stand
 from pwagents_old.notebook.settings import Kind, changes, load_settings, parameters_of, rows
 from pwagents_old.project import ROOT
 from pwagents_old.settings import plain

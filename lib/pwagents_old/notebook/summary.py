@@ -13,7 +13,7 @@ import pandas as pd
 from pwagents.errors import DataError
 from pwagents.schema import TASK_TYPES
 from pwagents.results.statistics import MEAN, SCORED
-from pwagents_old.evaluation.figures import assign_colors, draw_points, escape_math, use_style
+from pwagents.results.style import assign_colors, draw_points, escape_math, styled
 from pwagents.results.papers import below_paper, load_targets
 from pwagents.results.tables import csv_text, format_intervals, heading
 from pwagents_old.notebook.reference import REFERENCE, SUMMARY
@@ -107,6 +107,7 @@ def tabulate_summary(lines: pd.DataFrame) -> pd.DataFrame:
     return wide.assign(tasks=counts, notebook=single["notebook"].first()).reset_index()
 
 
+@styled
 def plot_summary(lines: pd.DataFrame):
     """Plot a dot with its 95% interval for each method, a panel for each task, in the task's colour.
 
@@ -120,7 +121,6 @@ def plot_summary(lines: pd.DataFrame):
     """
     import matplotlib.pyplot as plt
 
-    use_style()
     names, tasks = list(lines["name"].unique()), [task for task in TASKS if task in set(lines["task"])]
     size = (3.2 + 2.7 * len(tasks), 1.6 + 0.36 * len(names))
     fig, axes = plt.subplots(1, len(tasks), figsize=size, sharey=True, squeeze=False)

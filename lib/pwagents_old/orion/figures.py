@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pwagents_old.evaluation.figures import mark_level, plot_intervals, plot_lines
+from pwagents.results.figures import plot_intervals, plot_lines
+from pwagents.results.style import mark_level
 from pwagents_old.lm.base import LOG
 from pwagents_old.rl.log import smooth
 

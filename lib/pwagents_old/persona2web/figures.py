@@ -2,7 +2,8 @@
 
 import pandas as pd
 
-from pwagents_old.evaluation.figures import PALETTE, escape_math, legend_above, plot_lines, use_style
+from pwagents.results.figures import plot_lines
+from pwagents.results.style import PALETTE, escape_math, legend_above, styled
 from pwagents.results.statistics import summarise
 from pwagents_old.persona2web.domains import value_text
 from pwagents_old.persona2web.history import NOW, History
@@ -33,11 +34,11 @@ def year(history: History, task: WebTask) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["date", "preference", "value", "shows"])
 
 
+@styled
 def plot_year(data: pd.DataFrame):
     """A line of the figure for each preference, a mark for each record; the last three weeks are shaded."""
     import matplotlib.pyplot as plt
 
-    use_style()
     names = list(dict.fromkeys(data["preference"]))
     fig, ax = plt.subplots(figsize=(11, 1.6 + 0.9 * len(names)))
     for i, (what, (color, marker)) in enumerate(_LOOKS.items()):
@@ -83,11 +84,11 @@ def plot_levels(means: pd.DataFrame):
     return figure
 
 
+@styled
 def plot_funnel(lost: pd.DataFrame):
     """Where episodes of the indexed DOM are lost, a bar each agent and access."""
     import matplotlib.pyplot as plt
 
-    use_style()
     data = lost[lost["architecture"] == "indexed DOM"]
     shares = data.assign(row=row_name(data)).pivot(index="row", columns="lost", values="share")
     shares = shares.reindex(index=row_name(data).unique(), columns=data["lost"].unique())

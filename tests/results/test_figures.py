@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pwagents_old.evaluation.figures import COLORS, plot_bars, plot_intervals, plot_lines
+from pwagents.results.figures import plot_bars, plot_intervals, plot_lines
+from pwagents.results.style import COLORS
 
 matplotlib.use("Agg")
 

@@ -1,0 +1,131 @@
+"""The style of all figures, and what several of them draw alike.
+
+The style is matplotlib's own seaborn sheet (white grid) with type large enough to be read at half size, above
+matplotlib's defaults: a user's matplotlibrc changes no figure. A type of task and a method of training have
+the same color in every figure. Seaborn draws. It computes no interval of ours: each point has three rows
+(low, mean, high), of which it draws the median and the whole range. Nothing here chooses a backend, so
+scripts, tests and notebooks all work.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from functools import wraps
+from itertools import cycle
+
+import pandas as pd
+
+# Of Okabe and Ito's colors and ColorBrewer's "Dark2" those that stand out from white (3 : 1 and more) and
+# from each other under the common kinds of color blindness.
+PALETTE = ("#0072B2", "#009E73", "#D55E00", "#7570B3", "#882255", "#A6761D", "#C2609A", "#4D4D4D")
+_FIXED = ("search", "recommend", "review", "SFT", "GRPO", "PPO")  # what has one color in all figures
+COLORS = dict(zip(_FIXED, PALETTE, strict=False))
+NEUTRAL = PALETTE[-1]  # of a legend's marks whose color means nothing
+_STYLE: list[str | dict] = [
+    "seaborn-v0_8-whitegrid",
+    {
+        "axes.prop_cycle": f"cycler('color', {[color.lstrip('#') for color in PALETTE]})",
+        "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same type on every machine
+        "font.size": 14,
+        "axes.titlesize": 15,
+        "axes.labelsize": 14,
+        "xtick.labelsize": 13,
+        "ytick.labelsize": 13,
+        "legend.fontsize": 12,
+        "lines.linewidth": 2,
+        "lines.markersize": 8,
+        "figure.constrained_layout.use": True,
+        "savefig.dpi": 150,
+        "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
+    },
+]
+MARKERS = "osD^vP"  # a second cue beside color
+DASHES = ("-", "--", ":", "-.", (0, (9, 2.5)))  # a third
+
+
+def style() -> AbstractContextManager:
+    """Return a context in which figures have the style: where they are made and where they are written."""
+    import matplotlib.pyplot as plt
+
+    return plt.style.context(_STYLE, after_reset=True)
+
+
+def add_style(sheet: str) -> None:
+    """Put one of matplotlib's style sheets, or one's own file, above the style of all figures from here on.
+
+    Raises:
+        OSError: there is no such sheet.
+    """
+    import matplotlib.pyplot as plt
+
+    with plt.style.context(sheet):
+        _STYLE.append(sheet)
+
+
+def styled(plot: Callable) -> Callable:
+    """Let a function ``plot_...`` make its figure in the style."""
+
+    @wraps(plot)
+    def draw(*arguments, **options):
+        with style():
+            return plot(*arguments, **options)
+
+    return draw
+
+
+def assign_colors(names: Iterable[str]) -> dict[str, str]:
+    """Assign a color to each name: that of :data:`COLORS`, or the first of the palette that is left."""
+    names = dict.fromkeys(names)  # each once, in their order
+    fixed = {name: COLORS[name] for name in names if name in COLORS}
+    left = cycle([color for color in PALETTE if color not in fixed.values()])
+    return {name: fixed.get(name) or next(left) for name in names}
+
+
+def draw_points(ax, data: pd.DataFrame, mean: str, places: pd.Series, *, orient: str = "y", **look):
+    """Draw a row's ``mean`` at its place on the axis ``orient``, with the interval from ``low`` to ``high``.
+
+    Where ``data`` has no column ``low``, points have no intervals. ``look`` is of the line through them,
+    which is returned.
+    """
+    import seaborn as sns
+
+    # The median of (low, mean, high) is the mean, and their whole range is the interval.
+    data = data.assign(_at=places).reset_index(drop=True)
+    rows = [data.assign(_value=data[each]) for each in ("low", mean, "high") if each in data]
+    across = "x" if orient == "y" else "y"
+    bars = {
+        "errorbar": ("pi", 100) if "low" in data else None,
+        "err_style": "bars",
+        "err_kws": {"capsize": 3},
+    }
+    look = {"markeredgecolor": look["color"], "legend": False} | look
+    axes = {orient: "_at", across: "_value", "orient": orient, "ax": ax}
+    points = pd.concat(rows).sort_index(kind="stable").dropna(subset="_value")  # in the order of the line
+    n_lines = len(ax.lines)
+    sns.lineplot(points, estimator="median", sort=False, **axes, **bars, **look)
+    return ax.lines[n_lines]
+
+
+def mark_level(ax, value: float, name: str, i: int = 0) -> None:
+    """Draw a grey line across a panel to compare with, its name at its right end; other dashes by ``i``."""
+    name, dashes = escape_math(name), DASHES[1 + i % (len(DASHES) - 1)]
+    ax.axhline(value, color="0.4", linestyle=dashes, linewidth=1.5, label=name)
+    ax.annotate(name, (1, value), xycoords=("axes fraction", "data"), xytext=(4, 0),
+                textcoords="offset points", va="center", fontsize=12, color="0.3")  # fmt: skip
+
+
+def legend_above(fig, *marks_and_names, columns: int = 4):
+    """Put a legend above the panels, in at most so many columns as the figure's width has room for.
+
+    Args:
+        marks_and_names: as ``fig.legend`` takes them; none: all that the panels have.
+    """
+    for n in range(columns, 0, -1):
+        legend = fig.legend(*marks_and_names, loc="outside upper center", ncols=n)
+        if n == 1 or legend.get_window_extent().width <= fig.bbox.width:
+            return legend
+        legend.remove()
+
+
+def escape_math(text) -> str:
+    r"""Escape text for matplotlib, so that a ``$`` in a product title starts no formula."""
+    return str(text).replace("$", r"\$")
