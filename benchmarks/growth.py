@@ -34,13 +34,13 @@ from pwagents import embedding
 from pwagents.agents.memory import Memory, behavior_text
 from pwagents.agents.offline import FunctionClassifier, RuleAgent
 from pwagents.data.amazon import load_amazon
+from pwagents.data.splits import sample_tasks
 from pwagents.data.synthetic import make_world
 from pwagents.embedding import DIMENSION, Embedder
 from pwagents.schema import FUNCTION_OF, Task
 from pwagents.seeds import rng
 from pwagents.settings import WorldSettings
 from pwagents.shop.search import build_search_engine
-from pwagents.data.splits import sample_tasks
 from pwagents_old.evaluation.episodes import run_episodes
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.global_micro import profile_users

@@ -7,8 +7,8 @@ from pkgutil import resolve_name
 import pandas as pd
 import pytest
 
-from pwagents.schema import Action, Observation, Step, Trajectory
 from pwagents.results.papers import load_targets
+from pwagents.schema import Action, Observation, Step, Trajectory
 from pwagents_old.notebook import pages
 from pwagents_old.notebook.reference import write_episodes
 

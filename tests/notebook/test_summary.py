@@ -4,10 +4,10 @@ import pandas as pd
 import pytest
 
 from pwagents.errors import DataError
+from pwagents.results.drawing import save_figure
 from pwagents.results.figures import plot_intervals
 from pwagents.results.papers import below_paper, paper_table
 from pwagents_old.notebook import summary
-from pwagents.results.drawing import save_figure
 from pwagents_old.notebook.reference import REFERENCE
 
 NO_LINES = pd.DataFrame(columns=summary.COLUMNS)

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pwagents.results.tables import format_differences
-from pwagents.results.statistics import trained_differences
 from pwagents.results.seeds import by_seed, format_seeds, means_by_seed
+from pwagents.results.statistics import trained_differences
+from pwagents.results.tables import format_differences
 from pwagents_old.lm.tokens import Example
 from pwagents_old.orion import views
 from pwagents_old.orion.control import FOREIGN, NONE, OWN

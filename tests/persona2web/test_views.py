@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from pwagents.results.tables import save_table
 from pwagents.results.papers import load_targets
+from pwagents.results.tables import save_table
 from pwagents_old.notebook.check import check_tables
 from pwagents_old.persona2web import paper_rows, views
 from pwagents_old.persona2web.runs import SCORES

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pwagents.results.tables import format_differences, format_intervals, save_table
-from pwagents.results.figures import plot_bars
 from pwagents.results.drawing import save_figure
+from pwagents.results.figures import plot_bars
+from pwagents.results.tables import format_differences, format_intervals, save_table
 
 
 @pytest.fixture

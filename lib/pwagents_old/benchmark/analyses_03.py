@@ -16,9 +16,7 @@ from pwagents_old.benchmark.method_players import PROTOCOLS, Cell
 from pwagents_old.benchmark.study import Study
 from pwagents.results.statistics import by_task, sort_by_type
 from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame
-from pwagents_old.evaluation.figures import plot_intervals
 from pwagents.results.metrics import GRADER
-from pwagents_old.evaluation.paper import PERSONALWAB, Setup, below_paper
 from pwagents.results.statistics import paired_gains
 
 Runs = Mapping[str, Sequence[EpisodeRecord]]
@@ -131,35 +129,6 @@ def note(study: Study) -> str:
     if "published" in protocols:
         text += f" Recommender as published: {study.shops.recommender_name('published')}."
     return text
-
-
-def prompting_tables(
-    study: Study, single: Mapping[Cell, Runs], multi: Mapping[Cell, Runs]
-) -> list[dict[str, Any]]:
-    """Put both tracks' runs below PersonalWAB's tables of prompting methods, for ``run.table``."""
-    tables = []
-    for played, number, track in ((single, 3, "single-turn"), (multi, 4, "multi-turn")):
-        made = []
-        for cell in study.roles.cells:
-            frame = frame_of(played[cell])
-            setup = Setup(backbone(study, cell), study.settings.data.label)
-            shown = frame[frame["method"].isin(PERSONALWAB)]
-            made.append(below_paper(shown, "PersonalWAB", f"Table {number}", setup))
-        # The printed rows stand once.
-        ours = [each[each["source", ""] == "here"] for each in made[1:]]
-        data = pd.concat([made[0], *ours], ignore_index=True)
-        title = f"PersonalWAB, Table {number}: prompting methods, {track}"
-        tables.append({"data": data, "name": f"table_{number}", "title": title})
-    return tables
-
-
-def plot_accuracy(rows: pd.DataFrame, by: str, of: str = ""):
-    """Draw result accuracy (of a single method: ``of``) by task type, a line for each value of ``by``."""
-    xlabel = f"result accuracy{of and f', {of}'} (95% interval)"
-    figure = plot_intervals(rows, by, hue="type", xlabel=xlabel, xlim=(0, 1))
-    if by == "history":
-        figure.axes[0].set_ylabel("behaviours in the history")
-    return figure
 
 
 def gains_of_memory(results: pd.DataFrame, without: str) -> pd.DataFrame:
