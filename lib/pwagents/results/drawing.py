@@ -1,9 +1,9 @@
 """Figures as files, drawn from files with their numbers.
 
-Whoever has the numbers can draw a figure again, without a run. A notebook first writes a figure's numbers to ``figures/NAME.parquet``, together with the word and options of
-the function that draws them, and then draws from that file. The same numbers give the same bytes at every run
-on one machine: no dates, no versions, no random ids, no settings of a user's matplotlibrc. In Python a figure
-comes back to be changed:
+Whoever has the numbers can draw a figure again, without a run. A notebook first writes them to
+``figures/NAME.parquet``, together with the word and options of the function that draws them, and then draws
+from that file. The same numbers give the same bytes at every run on one machine: no dates, no versions, no
+random ids, no settings of a user's matplotlibrc. In Python a figure comes back to be changed:
 
     figure = draw_figure("outputs/reference/figures/06_curves.parquet")
     figure.set_size_inches(8, 5)
