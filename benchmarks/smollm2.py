@@ -23,7 +23,6 @@ from pwagents import portable
 from pwagents.data.splits import sample_tasks
 from pwagents.results.statistics import by_task
 from pwagents.schema import Task
-from pwagents_old import portable
 from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame, require_played
 from pwagents_old.lm.settings import BaseSettings
 from pwagents_old.notebook.reference import PRESET, REFERENCE, read_episodes, read_lines
