@@ -40,15 +40,13 @@ from pwagents.embedding import DIMENSION, Embedder
 from pwagents.schema import FUNCTION_OF, Task
 from pwagents.seeds import rng
 from pwagents.settings import WorldSettings
+from pwagents.shop.environment import BeliefState, Shop, run_episode
+from pwagents.shop.sasrec import Recommender, RecommendersByTime, SasRec
 from pwagents.shop.search import build_search_engine
 from pwagents_old.evaluation.episodes import run_episodes
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.global_micro import profile_users
 from pwagents_old.profiles.offline import OfflineProfiler
-from pwagents_old.web.environment import BeliefState, WebEnvironment, run_episode
-from pwagents_old.web.functions import Shop
-from pwagents_old.web.recommender import Recommender
-from pwagents_old.web.sasrec import SasRec
 from pwagents_old.web.settings import SasRecSettings
 
 LADDERS = {  # what grows -> sizes as (products, users)
@@ -120,10 +118,11 @@ def measure_size(n_products: int, n_users: int, n_tasks: int) -> list[dict]:
     meter("memory retrieval", recall)
     index = {asin: i for i, asin in enumerate(benchmark.products, 1)}
     recommender = Recommender(SasRec(len(index), SasRecSettings()), index)
-    shop, agent = Shop(benchmark, engine, recommender, embedder, "compact"), RuleAgent(classifier, memory)
+    always = RecommendersByTime([0], [recommender])
+    shop, agent = Shop(benchmark, engine, always, embedder, "compact"), RuleAgent(classifier, memory)
 
     def solve(task: Task):
-        return run_episode(WebEnvironment(shop), task, benchmark.history(task, "test"), agent)
+        return run_episode(shop, task, agent)
 
     with tempfile.TemporaryDirectory() as folder:
         known_by = {"method": "plain", "model": "none", "params": {}}

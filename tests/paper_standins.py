@@ -173,7 +173,7 @@ def save_clone(folder: Path) -> Path:
 
     from pwagents.data.synthetic import make_world
     from pwagents.settings import WorldSettings
-    from pwagents_old.web.sasrec import SasRec
+    from pwagents.shop.sasrec import SasRec
     from pwagents_old.web.settings import SasRecSettings
 
     from .clone import make_clone

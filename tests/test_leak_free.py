@@ -18,6 +18,8 @@ from pwagents.embedding import Embedder
 from pwagents.results import references
 from pwagents.schema import Benchmark
 from pwagents.settings import WorldSettings
+from pwagents.shop.environment import Environment, Shop
+from pwagents.shop.sasrec import RecommendersByTime, training_sequences
 from pwagents.shop.search import build_search_engine
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.interec import InteRecAgent, play_task
@@ -25,9 +27,6 @@ from pwagents_old.agents.methods import METHODS
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.global_micro import contextual_profile, profile_users
 from pwagents_old.profiles.offline import OfflineProfiler
-from pwagents_old.web.environment import WebEnvironment, run_episode
-from pwagents_old.web.functions import Shop
-from pwagents_old.web.recommender import RecommendersByTime, training_sequences
 from pwagents_old.web.settings import SasRecSettings
 
 from .agents.conftest import ScriptedModel, call
@@ -122,14 +121,14 @@ def test_what_strangers_buy_later_is_not_known_either(benchmark):
 def test_nothing_an_agent_sees_comes_from_its_future(benchmark, recommenders, embedder, strategy):
     """Belief state, memory and the answers of the recommender; what an agent sends is made of these."""
     engine = build_search_engine(benchmark.products)
-    shop = Shop(benchmark, engine, recommenders.at(0), embedder, "compact")
+    shop = Shop(benchmark, engine, recommenders, embedder, "compact")
     memory = Memory(strategy, benchmark.products, embedder, length=50)
     agent = RuleAgent(FunctionClassifier(benchmark.tasks["train"]), memory)
     seen = 0
     for task in search_and_recommend(benchmark):
         start = benchmark.first_task(task.user_id)
-        environment = WebEnvironment(replace(shop, recommender=recommenders.at(start)))
-        state = environment.reset(task, benchmark.history(task, "test"))
+        environment = Environment(shop, task)
+        state = environment.state
         action = agent(state)
         recalled = [memory.recall(state, function) for function in ("search_product_by_query",
                     "get_recommendations_by_history", "add_product_review")]  # fmt: skip
@@ -160,19 +159,16 @@ def curious():
 def test_no_prompt_of_any_method_holds_anything_of_its_future(benchmark, recommenders, embedder, name):
     """Memory, profile, results of the recommender; a review task shows the product to review, and no more."""
     engine = build_search_engine(benchmark.products)
-    shop = Shop(benchmark, engine, recommenders.at(0), embedder, "compact")
+    shop = Shop(benchmark, engine, recommenders, embedder, "compact")
     seen = 0
     for task in benchmark.tasks["test"][:24]:
         start, model = benchmark.first_task(task.user_id), curious()
         setup = Setup(model, benchmark.products, "multi_turn", embedder)
-        environment = WebEnvironment(
-            replace(shop, recommender=recommenders.at(start)), "multi_turn", details=name == "RecMind"
-        )
-        history = benchmark.history(task, "test")
+        environment = Environment(shop, task, "multi_turn", details=name == "RecMind")
         if METHODS[name] is InteRecAgent:
-            play_task(setup, environment, task, history, {})
+            play_task(setup, environment, {})
         else:
-            run_episode(environment, task, history, METHODS[name](setup))
+            environment.play(METHODS[name](setup))
         assert len(model.requests) > 2
         times = times_of_markers(repr([request.messages for request in model.requests]))
         if task.type == "review":

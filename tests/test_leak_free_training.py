@@ -167,7 +167,7 @@ def test_what_orions_rewards_are_earned_on_knows_nothing_of_a_tested_users_futur
     known = bought_before(orion.benchmark, date)
     for task in learned_from:
         episode = orion.start(task)
-        assert set(getattr(episode.shop.recommender, "index", {})) <= known
+        assert set(getattr(episode.recommender, "index", {})) <= known
         asked = Action(name="respond", arguments={"content": "Which brand would you like?"})
         seen = times_of_markers(episode.state, episode.step(asked), episode.state)
         assert max(seen) < date

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 USERS = sorted([*(ROOT / "notebooks").glob("[0-9]*.ipynb"), *(ROOT / "benchmarks").glob("*.py")])
 HEAVY = ("torch", "transformers", "jnius", "vllm")
 # Modules whose sole subject is torch, and those that need an extra.
-ASIDE = {"pwagents.shop.sasrec", "pwagents_old.web.sasrec"}
+ASIDE = {"pwagents.shop.sasrec"}
 ASIDE |= {f"pwagents_old.adapters.{name}" for name in ("gymnasium_env", "inspect_task")}
 
 

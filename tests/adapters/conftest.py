@@ -6,15 +6,14 @@ import pytest
 
 from pwagents.results.metrics import grade
 from pwagents.schema import Action
+from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.search import build_search_engine
 from pwagents_old.adapters.core import TaskSet
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.methods import METHODS
 from pwagents_old.users.rules import RuleUser
-from pwagents_old.web.environment import WebEnvironment, run_episode
-from pwagents_old.web.functions import Shop
 
-from ..web.conftest import WordOverlap
+from ..shop.conftest import WordOverlap
 
 
 @pytest.fixture(scope="session")
@@ -25,9 +24,7 @@ def task_set(benchmark):
     assert {task.type for task in tasks.values()} == {"search", "recommend", "review"}
 
     def start(task):
-        environment = WebEnvironment(shop, "multi_turn", user)
-        environment.reset(task, benchmark.history(task, "test"))
-        return environment
+        return Environment(shop, task, "multi_turn", user=user)
 
     return TaskSet(tasks, start, METHODS["Last memory"](Setup(None, benchmark.products, length=4)))
 
@@ -52,7 +49,7 @@ def play_greedily(text, step):
 
 
 @pytest.fixture(scope="session")
-def rewards(task_set, benchmark):
+def rewards(task_set):
     """What the greedy agent earns on each task as the runner plays it, without any adapter."""
 
     def agent(state):
@@ -62,7 +59,6 @@ def rewards(task_set, benchmark):
 
     earned = {}
     for task in task_set.tasks.values():
-        history = benchmark.history(task, "test")
-        earned[task.task_id] = grade(run_episode(task_set.start(task), task, history, agent)).result_final
+        earned[task.task_id] = grade(task_set.start(task).play(agent)).result_final
     assert len(set(earned.values())) > 3
     return earned

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from transformers.utils import get_json_schema
 
+from pwagents.shop.environment import MAX_STEPS
 from pwagents_old import local_server
 from pwagents_old.adapters import mcp_server
 from pwagents_old.adapters.trl_environment import environment_factory, prompt_rows
-from pwagents_old.web.environment import MAX_STEPS
 
 from ..llm.server import Answer, completion
 from ..paper_standins import make_tokenizer, save_qwen

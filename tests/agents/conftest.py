@@ -9,11 +9,10 @@ from pwagents.data.synthetic import make_world
 from pwagents.llm.chat import ChatModel, Reply, ToolCall
 from pwagents.schema import Usage
 from pwagents.settings import WorldSettings
+from pwagents.shop.environment import Environment, Shop, UserReply
+from pwagents.shop.sasrec import Recommender, RecommendersByTime
 from pwagents.shop.search import build_search_engine
 from pwagents_old.agents.chat_agent import Setup
-from pwagents_old.web.environment import UserReply, WebEnvironment, run_episode
-from pwagents_old.web.functions import Shop
-from pwagents_old.web.recommender import Recommender
 from pwagents_old.web.settings import SasRecSettings
 
 COST = Usage(calls=1, prompt_tokens=100, completion_tokens=10, usd=0.5)
@@ -60,7 +59,8 @@ def policy(classifier):
 def shop(benchmark, embedder):
     sequences = {u: [b.parent_asin for b in benchmark.train_period(u)] for u in benchmark.behaviors}
     recommender = Recommender.fit(sequences, SasRecSettings(epochs=1), seed=0, cache_dir=None)
-    return Shop(benchmark, build_search_engine(benchmark.products), recommender, embedder)
+    always = RecommendersByTime([0], [recommender])
+    return Shop(benchmark, build_search_engine(benchmark.products), always, embedder)
 
 
 @pytest.fixture(scope="session")
@@ -73,25 +73,25 @@ def setup_of(benchmark, embedder):
 
 @pytest.fixture(scope="session")
 def environment_of(shop, benchmark):
-    """``environment_of(track)``: with a user who tells the brand in mind, whatever is asked."""
+    """``environment_of(task, track)``: with a user who tells the brand in mind, whatever is asked."""
 
     def tell_brand(task, session, says):
         return UserReply(f"I prefer {benchmark.products[task.target].store}.")
 
-    return lambda track="multi_turn": WebEnvironment(shop, track, tell_brand, details=True)
+    return lambda task, track="multi_turn": Environment(shop, task, track, user=tell_brand, details=True)
 
 
 @pytest.fixture(scope="session")
-def play(environment_of, benchmark):
+def play(environment_of):
     """``play(agent, task, track)``: the trajectory of a whole episode."""
 
     def run(agent, task, track="multi_turn"):
-        return run_episode(environment_of(track), task, benchmark.history(task, "test"), agent)
+        return environment_of(task, track).play(agent)
 
     return run
 
 
 @pytest.fixture(scope="session")
-def state_of(environment_of, benchmark):
+def state_of(environment_of):
     """``state_of(task)``: the belief state at the beginning of a task."""
-    return lambda task: environment_of().reset(task, benchmark.history(task, "test"))
+    return lambda task: environment_of(task).state

@@ -9,9 +9,9 @@ from pwagents.llm.chat import Reply
 from pwagents.llm.fence import FENCE_NOTE
 from pwagents.results.metrics import attempts
 from pwagents.schema import Action, Observation, Step, Usage
+from pwagents.shop.environment import full_text
 from pwagents_old.agents.chat_agent import ChatAgent
 from pwagents_old.agents.methods import METHODS, LastMemory, NoMemory
-from pwagents_old.web.functions import full_text
 
 from .conftest import ScriptedModel, call
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from pwagents.shop.environment import run_episode
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.methods import METHODS
 from pwagents_old.evaluation.episodes import run_episodes
 from pwagents_old.llm.budget import Budget
 from pwagents_old.llm.openai_model import OpenAIModel
 from pwagents_old.llm.store import ResponseStore, StoredModel
-from pwagents_old.web.environment import WebEnvironment, run_episode
 
 KEY = "sk-se/cret-0123456789abcdef"
 ESCAPED_KEY = KEY.replace("s", "\\u0073").replace("/", "\\/").replace("d", "\\u0064")
@@ -117,8 +117,7 @@ def play(shop, chat_server, monkeypatch, tmp_path):
         agent = METHODS[method](Setup(model, shop.benchmark.products, track=track))
 
         def solve(task):
-            history = shop.benchmark.history(task, "test")
-            return run_episode(WebEnvironment(shop, track), task, history, agent)
+            return run_episode(shop, task, agent, track)
 
         fields = {"method": method, "model": model.name, "params": {}}
         records = run_episodes(tasks, solve, tmp_path / episodes, **fields)

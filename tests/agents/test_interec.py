@@ -13,9 +13,9 @@ PROFILE = {"like": ["A"], "dislike": ["B"], "expect": ["mugs"], "unread": 0}
 
 
 @pytest.fixture
-def play_one(setup_of, environment_of, benchmark):
+def play_one(setup_of, environment_of):
     def play(model, task, profile):
-        return play_task(setup_of(model), environment_of(), task, benchmark.history(task, "test"), profile)
+        return play_task(setup_of(model), environment_of(task), profile)
 
     return play
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pwagents.agents.memory import FIELDS_OF, Memory
-from pwagents_old.web.environment import BeliefState
+from pwagents.shop.environment import BeliefState
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import pytest
 from pwagents.llm.chat import Reply, ToolCall
 from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Product, Review, Task, UserProfile
 from pwagents.seeds import rng
+from pwagents.shop.environment import Environment, Shop
+from pwagents.shop.sasrec import RecommendersByTime
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.interec import first_profile, play_task
 from pwagents_old.agents.methods import METHODS, PUMA_BY_FILE, PumaByFile
 from pwagents_old.users.llm import LlmUser
-from pwagents_old.web.environment import WebEnvironment, run_episode
-from pwagents_old.web.functions import Shop
 from pwagents_old.web.official_prompts import official_prompts
 
 from ..official_code import (
@@ -167,15 +167,15 @@ def sent_here(benchmark):
             user = LlmUser(model, benchmark.products, benchmark.profiles, prompts=prompts, may_leak=True)
         by_file = FUNCTION_OF[task_type] if method == PUMA_BY_FILE else None
         setup = Setup(model, benchmark.products, track, Embedding(), length=ITEMS, prompts=prompts)
-        environment = WebEnvironment(Shop(benchmark, Engine, Engine, Embedding), track, user, details=True)
-        history = benchmark.history(task, "test", "published")
+        shop = Shop(benchmark, Engine, RecommendersByTime([0], [Engine]), Embedding)
+        environment = Environment(shop, task, track, "published", user, details=True)
         if method == "InteRecAgent":
-            play_task(setup, environment, task, history, PROFILE)
+            play_task(setup, environment, PROFILE)
         elif method == PUMA_BY_FILE:
             setup = Setup(**vars(setup) | {"identify": lambda _: by_file})
-            run_episode(environment, task, history, PumaByFile(setup))
+            environment.play(PumaByFile(setup))
         else:
-            run_episode(environment, task, history, METHODS[method](setup))
+            environment.play(METHODS[method](setup))
         return requests
 
     return sent

@@ -5,9 +5,9 @@ import pytest
 from pwagents.agents.memory import Memory
 from pwagents.agents.offline import FunctionClassifier, OfflinePolicy, RuleAgent
 from pwagents.schema import FUNCTION_OF, Action, Observation, Step
+from pwagents.shop.environment import BeliefState
 from pwagents_old.agents.conversation import Prompt
 from pwagents_old.agents.methods import METHODS, ParameterAgent
-from pwagents_old.web.environment import BeliefState
 
 TALK = (*FUNCTION_OF.values(), "respond", "stop")
 ENTRIES = [{"title": "Ridgeway red belt", "store": "Ridgeway"}, {"title": "Ridgeway red hat", "store": None}]

@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 
 from pwagents.schema import FUNCTION_OF
+from pwagents.shop.environment import Environment
 from pwagents_old.agents.methods import METHODS
 from pwagents_old.evaluation.episodes import records_frame, run_episodes
 from pwagents_old.llm import openai_model
 from pwagents_old.llm.openai_model import OpenAIModel
 from pwagents_old.llm.store import ResponseStore, StoredModel
 from pwagents_old.users.llm import LlmUser
-from pwagents_old.web.environment import WebEnvironment, run_episode
 
 from ..llm.server import Answer, completion
 
@@ -72,8 +72,7 @@ def frame_of(benchmark, shop, setup_of):
             agent = METHODS[name](setup_of(model, track, length=3))
 
             def solve(task, agent=agent, track=track, details=name == "RecMind"):
-                environment = WebEnvironment(shop, track, user, details)
-                return run_episode(environment, task, benchmark.history(task, "test"), agent)
+                return Environment(shop, task, track, user=user, details=details).play(agent)
 
             fields = {"method": name, "model": model.name, "params": {}, "workers": 4}
             records += run_episodes(benchmark.tasks["test"][:12], solve, folder / "runs.jsonl", **fields)

@@ -9,6 +9,7 @@ import pytest
 from pwagents.agents.offline import OfflinePolicy
 from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.schema import FUNCTION_OF, Action, Observation, Product, Review, Step, Task, Trajectory
+from pwagents.shop.environment import UserReply
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.methods import METHODS
 from pwagents_old.benchmark.adversarial import (
@@ -19,7 +20,6 @@ from pwagents_old.benchmark.adversarial import (
     simulator_quality,
 )
 from pwagents_old.benchmark.agreement import published_against_corrected
-from pwagents_old.web.environment import UserReply
 
 from ..agents.conftest import ScriptedModel, call
 

@@ -14,11 +14,10 @@ from pwagents import embedding
 from pwagents.embedding import DIMENSION
 from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError
 from pwagents.schema import Action, Usage
-from pwagents_old.benchmark import own_agent
+from pwagents.shop.environment import Environment
+from pwagents.shop.sasrec import RecommendersByTime
 from pwagents_old.benchmark.evaluate import evaluate
 from pwagents_old.benchmark.evaluation import COST
-from pwagents_old.web.environment import run_episode
-from pwagents_old.web.recommender import RecommendersByTime
 
 from ..agents.conftest import ScriptedModel
 
@@ -112,13 +111,13 @@ def test_a_function_stands_beside_references_with_intervals_and_its_episodes_can
 @pytest.fixture
 def played(monkeypatch):
     """The tasks of the episodes that agents of one's own play."""
-    tasks = []
+    tasks, play = [], Environment.play
 
-    def noting(environment, task, *rest):
-        tasks.append(task.task_id)
-        return run_episode(environment, task, *rest)
+    def noting(environment, agent):
+        tasks.append(environment.task.task_id)
+        return play(environment, agent)
 
-    monkeypatch.setattr(own_agent, "run_episode", noting)
+    monkeypatch.setattr(Environment, "play", noting)
     return tasks
 
 

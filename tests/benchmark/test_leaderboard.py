@@ -9,6 +9,8 @@ import pytest
 from pwagents.results.metrics import grade
 from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Behavior, Benchmark, Product, Review, Task
 from pwagents.seeds import rng
+from pwagents.shop.environment import Environment, Shop
+from pwagents.shop.sasrec import RecommendersByTime
 from pwagents_old.benchmark.leaderboard import (
     BEST,
     MALFORMED,
@@ -22,8 +24,6 @@ from pwagents_old.benchmark.leaderboard import (
     score_episode,
     worth_of_rules,
 )
-from pwagents_old.web.environment import WebEnvironment
-from pwagents_old.web.functions import Shop
 
 from ..official_code import Endpoint, needs_clone, published_code, published_functions
 from ..personalwab_files import records
@@ -72,7 +72,8 @@ def shop():
         fields = {"task_id": f"t{i}", "user_id": "U", "type": TASK_TYPES[i % 3], "instruction": f"Do {i}"}
         tasks.append(Task(**fields, target=asin, **about))
     benchmark = Benchmark("fixture", PRODUCTS, {"U": tuple(past)}, {"train": (), "test": tuple(tasks)})
-    return Shop(benchmark, Engine, Engine, SimpleNamespace(cosine=cosine))
+    always = RecommendersByTime([0], [Engine])
+    return Shop(benchmark, Engine, always, SimpleNamespace(cosine=cosine))
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +90,7 @@ def episodes(shop):
             parameter, values = ARGUMENTS[name]
             parameter = "other" if generator.random() < 0.05 else parameter
             actions.append(Action(name=name, arguments={parameter: values[generator.integers(len(values))]}))
-        environment = WebEnvironment(shop, ("single_turn", "multi_turn")[number % 2])
-        environment.reset(task)
+        environment = Environment(shop, task, ("single_turn", "multi_turn")[number % 2])
         for action in [*actions, Action(name="stop")]:
             if environment.end is None:
                 environment.step(action)
@@ -108,7 +108,7 @@ def test_without_a_rule_the_scores_are_ours(shop, episodes):
 def test_each_rule_says_what_it_is_worth_by_itself(shop, episodes):
     study = SimpleNamespace(
         sample=[task for _, task, _ in episodes],
-        shops=SimpleNamespace(of=lambda task, protocol: shop),
+        shop=shop,
         roles=SimpleNamespace(cells=[SimpleNamespace(protocol="leak_free")]),
     )
     played = [SimpleNamespace(trajectory=t) for *_, t in episodes[:-1]]
@@ -124,8 +124,7 @@ def test_each_rule_says_what_it_is_worth_by_itself(shop, episodes):
 
 def test_an_empty_review_is_compared_as_the_published_code_does(shop):
     task = next(task for task in shop.benchmark.tasks["test"] if task.type == "review")
-    environment = WebEnvironment(shop)
-    environment.reset(task)
+    environment = Environment(shop, task)
     environment.step(Action(name="add_product_review", arguments={"review": ""}))
     (score,) = score_calls(shop, task, environment.trajectory)
     assert score == (1, cosine("No review provided.", task.review.text))

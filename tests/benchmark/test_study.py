@@ -4,13 +4,14 @@ import json
 from collections import Counter
 from dataclasses import replace
 
+from pwagents.results.tables import recommender_name
 from pwagents.schema import FUNCTION_OF, Behavior, Product, Review
+from pwagents.shop.sasrec import CHECKPOINT
 from pwagents_old.benchmark import analyses_03 as analyses
 from pwagents_old.benchmark.plain import PLAIN, play_plain
 from pwagents_old.benchmark.settings import MethodPlayers
 from pwagents_old.benchmark.study import Study
 from pwagents_old.notebook.run import Run
-from pwagents_old.web.shops import CHECKPOINT
 
 from ..agents.conftest import ScriptedModel, call
 from ..clone import make_clone
@@ -34,19 +35,21 @@ def test_an_engine_plays_the_same_episodes(study, ship, monkeypatch, tmp_path):
 
 
 def test_only_the_published_protocol_knows_the_future(study, monkeypatch):
-    behaviors, shops = study.benchmark.behaviors, study.shops
+    behaviors, shop = study.benchmark.behaviors, study.shop
     user = max(behaviors, key=lambda user: len(behaviors[user]))
     task = [task for task in study.benchmark.tasks["test"] if task.user_id == user][-1]
     assert len(study.history(task)) < len(study.history(task, "published"))
     # Without the published files the recommender is ours under both protocols.
-    ours, published = (study.environment(task, protocol=p).shop for p in ("leak_free", "published"))
-    assert ours.recommender is published.recommender and shops.params("published") == {}
-    assert "leak-free" in shops.recommender_name("published")
-    published = replace(ours, recommender=object())
-    monkeypatch.setattr(shops, "published", published)
-    monkeypatch.setattr(shops, "_hashes", [CHECKPOINT])
-    assert shops.of(task, "published") is published is not shops.of(task)
-    assert shops.params("published") == {"published": [CHECKPOINT]} and shops.params("leak_free") == {}
+    ours, published = (study.environment(task, protocol=p) for p in ("leak_free", "published"))
+    assert ours.recommender is published.recommender and shop.facts("published") == {}
+    assert "leak-free" in recommender_name(shop, "bce", "published")
+    monkeypatch.setattr(study, "shop", replace(shop, published=object(), published_hashes=(CHECKPOINT,)))
+    shop = study.shop
+    assert study.environment(task, protocol="published").recommender is shop.published
+    assert study.environment(task).recommender is ours.recommender
+    assert shop.facts("published") == {"published": (CHECKPOINT,)} and shop.facts("leak_free") == {}
+    assert "checkpoint" in recommender_name(shop, "bce", "published")
+    assert recommender_name(shop, "bce", "leak_free") == "SASRec trained here, bce loss"
 
 
 def test_the_plain_agent_plays_every_task_with_each_memory(study, settings):

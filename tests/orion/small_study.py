@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
+from pwagents.profiles.contextual import Context, ContextualProfile, ProfileLine
 from pwagents.schema import FUNCTION_OF, Action, Observation, Step, Task, Trajectory
+from pwagents.shop.environment import Agent, BeliefState
 from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents_old.lm.dialogues import dialogue_tokenizer
 from pwagents_old.lm.small import make_small_model
 from pwagents_old.orion.agent import RULES
 from pwagents_old.orion.settings import OrionSettings
 from pwagents_old.orion.study import Study, make_study
-from pwagents_old.profiles.types import ContextualProfile, ProfileLine
 from pwagents_old.settings import plain
-from pwagents_old.web.environment import Agent, BeliefState, Context
 
 CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
 GROUPS = CIRCUMSTANCES["study"]
@@ -64,7 +64,7 @@ def play(study: Study, agent: Agent, task: Task) -> tuple[list[BeliefState], Tra
     """An episode: the belief states before its steps and at its end, and what was done."""
     episode = study.start(task)
     states = [episode.state]
-    while not episode.done:
+    while episode.end is None:
         episode.step(agent(episode.state))
         states.append(episode.state)
     return states, episode.trajectory

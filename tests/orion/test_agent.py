@@ -8,7 +8,9 @@ import pytest
 from pwagents.llm.chat import Reply
 from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.profiles.clusters import Cluster
+from pwagents.profiles.contextual import Context, ContextualProfile, Purchase
 from pwagents.schema import FUNCTION_OF, Behavior, Review, Trajectory, UserProfile
+from pwagents.shop.environment import UserReply, full_text
 from pwagents_old.agents.replies import read_turn
 from pwagents_old.orion.agent import (
     FUNCTIONS,
@@ -22,14 +24,7 @@ from pwagents_old.orion.agent import (
     purchases,
 )
 from pwagents_old.orion.work import who_does_the_work
-from pwagents_old.profiles.types import (
-    ContextualProfile,
-    GlobalProfile,
-    MicroProfile,
-    UserProfiles,
-)
-from pwagents_old.web.environment import Context, Purchase, UserReply
-from pwagents_old.web.functions import full_text
+from pwagents_old.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 
 from ..agents.conftest import ScriptedModel
 from . import small_study

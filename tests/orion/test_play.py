@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from pwagents.errors import InfrastructureError
+from pwagents.shop.environment import MAX_STEPS, UserReply
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.lm.smollm2 import CHAT_TEMPLATE
 from pwagents_old.orion import play as decoder_module
 from pwagents_old.orion.agent import OrionAgent, orion_messages
 from pwagents_old.orion.play import next_actions, orion_example, play_rollouts
 from pwagents_old.orion.settings import Decoding
-from pwagents_old.web.environment import MAX_STEPS, UserReply
 
 from .. import paper_standins
 from ..lm.test_decode import logprobs_of

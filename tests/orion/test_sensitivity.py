@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from pwagents.profiles.contextual import Context, ContextualProfile
 from pwagents_old.evaluation.episodes import EpisodeRecord, Store
 from pwagents_old.orion.analyses import cause_of, failure_causes
 from pwagents_old.orion.control import (
@@ -38,9 +39,7 @@ from pwagents_old.orion.sensitivity import (
     worth_of_clusters,
 )
 from pwagents_old.orion.settings import GrpoNotebook
-from pwagents_old.profiles.types import ContextualProfile
 from pwagents_old.users.rules import RuleUser
-from pwagents_old.web.environment import Context
 
 from .small_study import CIRCUMSTANCES, SEARCHES, call, elsewhere, notebook, small_study, step
 

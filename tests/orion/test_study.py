@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from pwagents.data import load_benchmark
+from pwagents.profiles.contextual import Context, ContextualProfile
+from pwagents.shop.environment import UserReply
 from pwagents_old.data.settings import DataSettings
 from pwagents_old.orion import study as orion_study
 from pwagents_old.orion.agent import PURCHASES
 from pwagents_old.orion.settings import GrpoNotebook
 from pwagents_old.orion.study import make_study
-from pwagents_old.profiles.types import ContextualProfile
-from pwagents_old.web.environment import Context, UserReply
 
 from ..llm.server import ChatServer
 from .small_study import GROUPS, SEARCHES, call, notebook, small_study
@@ -67,7 +67,7 @@ def test_a_recommender_knows_only_users_of_its_part(study, train_tasks):
     ]
     task = train_tasks["recommend"][0]
     ids = [x.asin for x in study.context(task).purchases]
-    shown = set(study.start(task).shop.recommender.recommend(ids, 300))
+    shown = set(study.start(task).recommender.recommend(ids, 300))
     assert shown <= bought[0] and not shown & (bought[1] - bought[0])
 
 

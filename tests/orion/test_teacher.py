@@ -3,10 +3,10 @@
 import pytest
 
 from pwagents.llm.chat import Reply
+from pwagents.profiles.contextual import Purchase
 from pwagents.schema import FUNCTION_OF, Behavior, Review
 from pwagents_old.orion.judge import LlmJudge
 from pwagents_old.orion.teacher import OfflineTeacher, llm_teachers
-from pwagents_old.web.environment import Purchase
 
 from ..agents.conftest import ScriptedModel
 from .small_study import call, cases, play, state_of, step

@@ -15,6 +15,7 @@ import yaml
 
 from pwagents.embedding import Embedder
 from pwagents.schema import Behavior, Benchmark, Product, Review, Task
+from pwagents.shop.environment import Environment, Shop
 from pwagents_old.lm.small import make_small_model
 from pwagents_old.notebook.settings import settings_values
 from pwagents_old.puma.labels import begin_tasks
@@ -23,8 +24,6 @@ from pwagents_old.puma.prompts import load_prompts
 from pwagents_old.puma.settings import PumaNotebook
 from pwagents_old.puma.study import PumaStudy
 from pwagents_old.puma.worlds import load_worlds
-from pwagents_old.web.environment import WebEnvironment
-from pwagents_old.web.functions import Shop
 
 from ..llm.conftest import byte_tokenizer
 
@@ -79,9 +78,8 @@ def memory_of(benchmark, texts=None):
 
 def begun_of(benchmark, split, protocol="published"):
     def start(task):
-        environment = WebEnvironment(Shop(benchmark, search_engine=None, recommender=None, embedder=None))
-        environment.reset(task, benchmark.history(task, split, protocol))
-        return environment
+        shop = Shop(benchmark, search_engine=None, recommenders=None, embedder=None)
+        return Environment(shop, task, protocol=protocol, split=split)
 
     return {each.task.task_id: each for each in begin_tasks(benchmark.tasks[split], start)}
 

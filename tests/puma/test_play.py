@@ -7,6 +7,7 @@ import pytest
 
 from pwagents.errors import DataError, SettingsError
 from pwagents.schema import Action, Review
+from pwagents.shop.sasrec import RecommendersByTime
 from pwagents_old.benchmark.settings import read_functions
 from pwagents_old.llm.folder import read_model
 from pwagents_old.lm import complete as complete_module
@@ -25,7 +26,6 @@ from pwagents_old.puma.play import (
 from pwagents_old.puma.settings import NO_DPO, PUMA, Method, PumaNotebook
 from pwagents_old.puma.train import Trained
 from pwagents_old.puma.worlds import Worlds
-from pwagents_old.web.environment import run_episode
 
 from .conftest import CIRCUMSTANCES, changed, make_benchmark, memory_of
 
@@ -97,7 +97,7 @@ def test_episodes_are_those_played_one_by_one_and_are_played_once(elsewhere):
     assert first.outcome == "not_evaluable"  # which is counted and costs the others nothing
     for record, task in zip(records, tasks, strict=True):
         environment = elsewhere.begin_test(task, "leak_free")
-        assert record.trajectory == run_episode(environment, task, environment.state.history, search)
+        assert record.trajectory == environment.play(search)
     elsewhere.settings = replace(elsewhere.settings, stored_runs_only=True)
     assert play_at_once(elsewhere, "search", act, "leak_free", "none", {}) == [first, *records]
     assert acted == [len(tasks)]
@@ -126,8 +126,8 @@ def test_a_purchase_between_test_tasks_is_known_as_published_and_never_leak_free
     elsewhere.worlds, elsewhere.memory = Worlds(world, world, tasks, []), memory_of(world)
     prompts, known = [], []
     shelf = SimpleNamespace(recommend=lambda ids, k: known.extend(ids) or [])
-    shop = replace(elsewhere.learning_shop, benchmark=world, recommender=shelf)
-    elsewhere.shops = SimpleNamespace(of=lambda *_: shop, params=lambda protocol: {})
+    always = RecommendersByTime([0], [shelf])
+    elsewhere.shop = replace(elsewhere.learning_shop, benchmark=world, recommenders=always)
 
     def complete(folder, texts, **_):
         prompts.extend(texts)

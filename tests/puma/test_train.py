@@ -118,7 +118,7 @@ def test_what_was_trained_is_found_again_and_nothing_else(study, made):
         stored.fine_tuned(methods[NO_MEMORY])
     other = other_seed(study, settings.seeded(5))  # which changes trainings alone, and no base that is given
     assert (other.seed, other.settings.sft.seed, other.base) == (study.seed, 5, study.base)
-    assert other.shops is study.shops and other.labels("published") == study.labels("published")
+    assert other.shop is study.shop and other.labels("published") == study.labels("published")
 
 
 def test_without_sft_it_is_the_base_and_without_pairs_the_model_stays_what_it_is(study, made):

@@ -1,4 +1,4 @@
-"""Grades of hand-made episodes; those of any episode, in a real shop, are in tests/web/test_grader.py."""
+"""Grades of hand-made episodes; those of any episode, in a real shop, are in tests/shop/test_grader.py."""
 
 import pytest
 

@@ -13,9 +13,9 @@ import yaml
 from pwagents.portable import one_core
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
+from pwagents.shop.environment import BeliefState
 from pwagents_old.rl.rollout import Rollout
 from pwagents_old.rl.settings import GrpoSettings, PpoSettings
-from pwagents_old.web.environment import BeliefState
 
 CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
 WORDS, PRICES, RIGHT, SETTINGS = CIRCUMSTANCES["game"].values()

@@ -21,7 +21,7 @@ from pwagents.embedding import Embedder
 from pwagents_old.lm.dialogues import dialogue_tokenizer
 from pwagents_old.lm.small import make_small_model
 from pwagents_old.orion.agent import RULES
-from pwagents_old.web.sasrec import SasRecSettings, train_sasrec
+from pwagents.shop.sasrec import SasRecSettings, train_sasrec
 
 digest = sha256(Embedder().encode(["red tea", "a green bicycle for children", "salt"]).tobytes())
 digest.update(np.exp(np.linspace(-3, 3, 1001)).tobytes())

@@ -11,8 +11,8 @@ from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import make_world
 from pwagents.schema import Action, Observation, Product, Review, Step, Task
 from pwagents.settings import WorldSettings
+from pwagents.shop.environment import DETAILS_FUNCTION, Shop
 from pwagents.shop.search import build_search_engine
-from pwagents_old.web.functions import DETAILS_FUNCTION, Shop
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +34,7 @@ def source(request, project_root, benchmark):
 @pytest.fixture(scope="session")
 def shop(benchmark):
     engine = build_search_engine(benchmark.products)
-    return Shop(benchmark, engine, recommender=None, embedder=None)
+    return Shop(benchmark, engine, recommenders=None, embedder=None)
 
 
 def is_leak(text: str, product: Product) -> bool:

@@ -8,8 +8,8 @@ from jupyter_client.manager import start_new_kernel
 
 from pwagents.errors import InfrastructureError
 from pwagents.schema import Action
+from pwagents.shop.environment import Environment
 from pwagents_old.users.human import HumanUser
-from pwagents_old.web.environment import WebEnvironment
 
 from .conftest import review
 
@@ -43,8 +43,8 @@ def play(shop, task_of):
 
     def begin(*actions, timeout_s=600):
         user = HumanUser(shop.benchmark.products, timeout_s)
-        environment = WebEnvironment(shop, "multi_turn", user)
-        return user, user.play(environment, task_of["search"], (), lambda state: actions[len(state.session)])
+        environment = Environment(shop, task_of["search"], "multi_turn", user=user, history=())
+        return user, user.play(environment, lambda state: actions[len(state.session)])
 
     return begin
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from pwagents.profiles.contextual import ContextualProfile, ProfileLine
 from pwagents.schema import Product, Review, UserProfile
-from pwagents_old.profiles.types import ContextualProfile, ProfileLine
 from pwagents_old.users.llm import LlmUser
 from pwagents_old.web.official_prompts import official_prompts
 

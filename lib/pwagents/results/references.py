@@ -21,8 +21,7 @@ from pwagents.results.statistics import sort_by_type
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.seeds import rng
 from pwagents.shop.environment import Shop
-from pwagents.shop.sasrec import RESULTS
-from pwagents.shop.search import SearchEngine, content_query
+from pwagents.shop.search import RESULTS, SearchEngine, content_query
 
 COLUMNS = ["method", "task_id", "user_id", "type", "result_accuracy"]
 

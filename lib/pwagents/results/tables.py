@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from pwagents.schema import Protocol
+from pwagents.shop.environment import Shop
 from pwagents.store import write_aside
 
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # the same of full width, too
@@ -210,3 +212,10 @@ def _format_column(column: pd.Series, spec: str | None, missing: str) -> list[st
         else:
             cells.append(str(value))
     return cells
+
+
+def recommender_name(shop: Shop, loss: str, protocol: Protocol) -> str:
+    """Return what tables call the recommender of a protocol; ``loss`` is that of our training."""
+    if protocol == "leak_free":
+        return f"SASRec trained here, {loss} loss"
+    return "the published checkpoint" if shop.published else "as leak-free (no published checkpoint)"

@@ -8,12 +8,13 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from pwagents.embedding import Embedder
 from pwagents.errors import NotEvaluableError
+from pwagents.profiles.contextual import Context, ContextualProfile, Updater
 from pwagents.schema import (
     FUNCTION_OF,
     Action,
@@ -23,19 +24,25 @@ from pwagents.schema import (
     Observation,
     Product,
     Protocol,
+    Split,
     Step,
     Task,
     Text,
     Trajectory,
     Usage,
+    check_choice,
 )
-from pwagents.settings import ShopSettings
-from pwagents.shop.sasrec import RESULTS, NoRecommender, Recommender, RecommendersByTime
-from pwagents.shop.search import SearchEngine, build_search_engine
+from pwagents.settings import DataSettings, ShopSettings
+from pwagents.shop.search import RESULTS, SearchEngine, build_search_engine
+from pwagents.store import file_hash
+
+if TYPE_CHECKING:  # importing it loads torch
+    from pwagents.shop.sasrec import NoRecommender, Recommender, RecommendersByTime
 
 Track = Literal["single_turn", "multi_turn"]
 MAX_STEPS = 10  # of the multi-turn track
 DETAILS_FUNCTION = "get_product_details_by_asin"  # RecMind's extra function (PersonalWAB, A.2)
+EMPTY_PROFILE = "Wants: nothing."  # of a contextual profile that has lost its last line
 # The modules that decide an episode whoever acts, for the keys of stored ones.
 CODE = ("schema", "seeds", "embedding", "portable", "shop.search", "shop.sasrec", "shop.environment")
 
@@ -46,30 +53,61 @@ class Shop:
 
     Args:
         recommenders: by date; a user gets the latest that knows nothing from their first test task on.
-        published: the recommender published with PersonalWAB, if its files are there.
         observation: what a result shows of a product: "full", all fields as PersonalWAB does (ten products
             are about 6,700 tokens), or "compact", one line.
+        published: the recommender published with PersonalWAB, if its files are there: it was trained on the
+            benchmark itself, so only the published protocol uses it.
+        published_hashes: SHA-256 of these files.
     """
 
     benchmark: Benchmark
     search_engine: SearchEngine
-    recommenders: RecommendersByTime
+    recommenders: "RecommendersByTime"
     embedder: Embedder
     observation: Literal["full", "compact"] = "full"
-    published: Recommender | None = None
+    published: "Recommender | None" = None
+    published_hashes: tuple[str, ...] = ()
 
     @classmethod
-    def open(cls, benchmark: Benchmark, settings: ShopSettings, seed: int, cache: Path) -> "Shop":
-        """Index the products and train the recommenders, or load them from ``cache``."""
+    def open(
+        cls,
+        benchmark: Benchmark,
+        settings: ShopSettings,
+        seed: int,
+        cache: Path,
+        data: DataSettings | None = None,
+    ) -> "Shop":
+        """Index the products and train the recommenders, or load them from ``cache``.
+
+        Args:
+            data: where the benchmark comes from; PersonalWAB's folder may hold the published recommender.
+
+        Raises:
+            DataError: the files of the published recommender are not what they should be.
+        """
+        from pwagents.shop.sasrec import RecommendersByTime, find_published, load_published
+
         engine = build_search_engine(benchmark.products, settings.search_engine, cache)
         dates = RecommendersByTime.fit(benchmark, settings.recommender, seed, settings.rec_dates, cache)
+        files = find_published(data.folder) if data and data.source == "personalwab" else None
+        published = load_published(*files, benchmark.products) if files else None
+        hashes = tuple(map(file_hash, files or ()))
         # As many tokens as the published scorer reads of a review.
-        return cls(benchmark, engine, dates, Embedder(cache, max_tokens=512), settings.observation)
+        embedder = Embedder(cache, max_tokens=512)
+        return cls(benchmark, engine, dates, embedder, settings.observation, published, hashes)
 
-    def recommender(self, task: Task, protocol: Protocol = "leak_free") -> Recommender | NoRecommender:
-        """Return the recommender that the task's user may be given."""
-        own = self.recommenders.at(self.benchmark.first_task(task.user_id))
-        return (protocol == "published" and self.published) or own
+    def recommender(
+        self, task: Task, protocol: Protocol = "leak_free", split: Split = "test"
+    ) -> "Recommender | NoRecommender":
+        """Return the recommender that the task's user may be given in their tasks of ``split``."""
+        if protocol == "published" and self.published:
+            return self.published
+        return self.recommenders.at(self.benchmark.first_task(task.user_id, split))
+
+    def facts(self, protocol: Protocol) -> dict[str, Any]:
+        """Return what decides an episode besides settings and data, for the keys of stored ones."""
+        is_published = protocol == "published" and self.published
+        return {"published": self.published_hashes} if is_published else {}
 
     def show(self, asins: Sequence[str]) -> Observation:
         """Return the observation of products, in the given order."""
@@ -123,6 +161,8 @@ class BeliefState:
         observation: the first words: user and instruction and, for a review, the product.
         product: the product to review; None for other tasks.
         history: the past behaviors that the protocol lets an agent see, oldest first.
+        profile: the contextual profile as it is now (Orion's P_ctx,t); None for agents without one.
+        context: what retrieval found before the first step, for agents with a contextual profile.
     """
 
     user_id: str
@@ -131,6 +171,13 @@ class BeliefState:
     product: Product | None
     history: tuple[Behavior, ...]
     session: tuple[Step, ...] = ()
+    profile: ContextualProfile | None = None
+    context: Context | None = None
+
+    @property
+    def user_texts(self) -> list[str]:
+        """Return what the user has said so far: the instruction and the answers."""
+        return [self.instruction, *(step.observation.text for step in self.session if step.is_talk)]
 
 
 Agent = Callable[[BeliefState], Action]
@@ -146,6 +193,10 @@ class Environment:
         protocol: what the agent and its recommender may know (:meth:`Benchmark.history`).
         user: answers ``respond``; without one nobody answers.
         details: offer RecMind's look-up of a product's details, too.
+        split: that the task is of, which decides what may be known.
+        history: what the agent may know of the user's past, if it differs from the protocol's.
+        context: what retrieval found, for agents with a contextual profile.
+        update: follows the contextual profile from step to step (Orion's DPU); None keeps it as it was.
 
     Attributes:
         state: what the agent knows now.
@@ -163,11 +214,17 @@ class Environment:
         protocol: Protocol = "leak_free",
         user: UserSimulator | None = None,
         details: bool = False,
+        *,
+        split: Split = "test",
+        history: Sequence[Behavior] | None = None,
+        context: Context | None = None,
+        update: Updater | None = None,
     ):
+        check_choice("track", track, Track)
         if task.type == "review" and not task.review.text.strip():
             raise NotEvaluableError(f"task {task.task_id} has no real review to compare with")
-        self.shop, self.task, self.track, self.user = shop, task, track, user
-        self.recommender = shop.recommender(task, protocol)
+        self.shop, self.task, self.track, self.protocol, self.user = shop, task, track, protocol, user
+        self.split, self.update = split, update
         self.allowed = (*FUNCTION_OF.values(), "respond", "stop") + ((DETAILS_FUNCTION,) if details else ())
         self.end: End | None = None
         self.similarities: list[float] = []  # of published reviews with the real one
@@ -177,11 +234,26 @@ class Environment:
         if task.type == "review":
             product = shop.benchmark.products[task.target]
             text = f"{text}\n\nThe product:\n{full_text(product)}"
-        history = shop.benchmark.history(task, "test", protocol)
-        self.state = BeliefState(task.user_id, task.instruction, text, product, history)
+        if history is None:
+            history = shop.benchmark.history(task, split, protocol)
+        profile = context.profile if context else None
+        start = (task.user_id, task.instruction, text, product, tuple(history))
+        self.state = BeliefState(*start, profile=profile, context=context)
+
+    @property
+    def recommender(self) -> "Recommender | NoRecommender":
+        """Return the recommender that the task's user may be given."""
+        return self.shop.recommender(self.task, self.protocol, self.split)
 
     def step(self, action: Action) -> Step:
-        """Carry out one call; a malformed one has its error as observation, which an agent can learn from."""
+        """Carry out one call; a malformed one has its error as observation, which an agent can learn from.
+
+        Raises:
+            RuntimeError: the task has ended.
+            Exception: what goes wrong inside the shop, as it is.
+        """
+        if self.end is not None:
+            raise RuntimeError(f"task {self.task.task_id} has ended; begin another one")
         name, error, kind = action.name, "", ""
         self.user_usage = None
         if action.problem:
@@ -208,7 +280,16 @@ class Environment:
             "user_usage": self.user_usage,
         }
         step = Step(action=action, **answer)
-        self.state = replace(self.state, session=(*self.state.session, step))
+
+        # The contextual profile follows the step; if it changes, the agent reads it with the observation.
+        before = self.state
+        profile = before.profile
+        if profile is not None and self.update is not None:
+            updated = self.update(profile, before.instruction, (*before.session, step))
+            news = (updated.profile.describe() or EMPTY_PROFILE) if updated.profile != profile else ""
+            step = step.model_copy(update={"profile": news, "update_usage": updated.usage})
+            profile = updated.profile
+        self.state = replace(before, session=(*before.session, step), profile=profile)
 
         # Looking a product up does not use up the one call of the single-turn track.
         looked_up = name == DETAILS_FUNCTION and not error
@@ -217,6 +298,22 @@ class Environment:
         elif self.end is None and len(self.state.session) >= MAX_STEPS:
             self.end = "steps"
         return step
+
+    def play(self, agent: Agent) -> Trajectory:
+        """Let ``agent`` work on the task to the end.
+
+        If the policy's model refuses to act, the episode ends there, with the reason.
+
+        Raises:
+            NotEvaluableError: the user or the profile's update cannot be evaluated.
+        """
+        while self.end is None:
+            try:
+                action = agent(self.state)
+            except NotEvaluableError as refusal:
+                return self.trajectory.model_copy(update={"end": "refused", "message": str(refusal)})
+            self.step(action)
+        return self.trajectory
 
     @property
     def trajectory(self) -> Trajectory:
@@ -234,22 +331,9 @@ def run_episode(
     protocol: Protocol = "leak_free",
     user: UserSimulator | None = None,
 ) -> Trajectory:
-    """Let ``agent`` work on ``task`` to the end; for the arguments see :class:`Environment`.
-
-    If the policy's model refuses to act, the episode ends there, with the reason.
-
-    Raises:
-        NotEvaluableError: the task or the user cannot be evaluated.
-    """
+    """Let ``agent`` work on ``task`` to the end; for arguments and errors see :class:`Environment`."""
     details = DETAILS_FUNCTION in getattr(agent, "functions", ())
-    environment = Environment(shop, task, track, protocol, user, details)
-    while environment.end is None:
-        try:
-            action = agent(environment.state)
-        except NotEvaluableError as refusal:
-            return environment.trajectory.model_copy(update={"end": "refused", "message": str(refusal)})
-        environment.step(action)
-    return environment.trajectory
+    return Environment(shop, task, track, protocol, user, details).play(agent)
 
 
 class MalformedCallError(ValueError):

@@ -35,9 +35,9 @@ from pwagents.portable import one_core
 from pwagents.progress import progress
 from pwagents.schema import Benchmark
 from pwagents.settings import SasRecSettings
+from pwagents.shop.search import RESULTS
 from pwagents.store import made
 
-RESULTS = 10  # products that a search or a recommendation shows
 CHECKPOINT, ITEM_NUMBERS = "pwab.pth", "1000_ids.json"
 PADDING = 0  # item 0 is no item
 
@@ -229,7 +229,7 @@ class Recommender:
             save_file(train().state_dict(), folder / "model.safetensors")
 
         sequences_hash = hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
-        facts = {"sequences": sequences_hash, "settings": config.model_dump(), "seed": seed}
+        facts = {"sequences": sequences_hash, "settings": vars(config), "seed": seed}
         folder = made(cache_dir, "sasrec", facts | {"code": ["shop.sasrec", "portable"]}, make)
         return cls(sasrec_from(load_file(folder / "model.safetensors"), config), index)
 

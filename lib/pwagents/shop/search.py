@@ -34,6 +34,7 @@ from pwagents.store import made
 
 K1, B = np.float32(0.9), np.float32(0.4)  # Anserini's; Lucene computes impacts in single precision, too
 PROBE = 256  # so many rows of a query's strongest term tell what score the best hits have at least
+RESULTS = 10  # products that a search or a recommendation shows
 Hit = tuple[str, float]  # id of a document, and its score
 
 

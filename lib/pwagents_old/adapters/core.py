@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pwagents.data import load_benchmark
+from pwagents.data.splits import sample_tasks
 from pwagents.llm.chat import Tool
 from pwagents.results.metrics import grade
 from pwagents.schema import Action, Split, Task, Trajectory, check_choice
+from pwagents.shop.environment import Environment, Track
 from pwagents_old.agents.chat_agent import ChatAgent, tools_of
 from pwagents_old.agents.methods import METHODS
 from pwagents_old.agents.replies import parse_arguments
 from pwagents_old.benchmark.evaluate import study_settings
 from pwagents_old.benchmark.study import Study
-from pwagents.data.splits import sample_tasks
 from pwagents_old.notebook.run import Run
-from pwagents_old.web.environment import Track, WebEnvironment
 
 ENDED = "The task has ended."  # what calls after the end get for an answer
 
@@ -43,7 +43,7 @@ class TaskSet:
     """
 
     tasks: Mapping[str, Task]
-    start: Callable[[Task], WebEnvironment]
+    start: Callable[[Task], Environment]
     teller: ChatAgent
 
     @property
@@ -94,10 +94,8 @@ def load_tasks(
         train = [task for task in benchmark.tasks["train"] if task.user_id in users]
         chosen = sample_tasks(train, settings.play.max_tasks, settings.seed)
 
-    def start(task: Task) -> WebEnvironment:
-        environment = study.environment(task, track)
-        environment.reset(task, benchmark.history(task, split))
-        return environment
+    def start(task: Task) -> Environment:
+        return study.environment(task, track, history=benchmark.history(task, split))
 
     playable = {task.task_id: task for task in chosen if task.type != "review" or task.review.text.strip()}
     return TaskSet(playable, start, METHODS["Last memory"](study.roles.setup(track)))
@@ -120,7 +118,7 @@ class Session:
 
     def __init__(self, tasks: TaskSet):
         self.tasks = tasks
-        self._environment: WebEnvironment | None = None
+        self._environment: Environment | None = None
         self._failure: Exception | None = None
 
     def reset(self, task_id: str) -> str:
@@ -179,7 +177,7 @@ class Session:
         """Whether the task has ended; ValueError where none was begun."""
         if self._environment is None:
             raise ValueError("no task is under way; begin one with reset(task_id)")
-        return self._environment.done
+        return self._environment.end is not None
 
     @property
     def trajectory(self) -> Trajectory:

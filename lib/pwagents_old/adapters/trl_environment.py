@@ -18,8 +18,8 @@ from functools import partial, wraps
 from typing import Any
 
 from pwagents.llm.fence import without_control_tokens
+from pwagents.shop.environment import FUNCTIONS
 from pwagents_old.adapters.core import Session, TaskSet
-from pwagents_old.web.functions import FUNCTIONS
 
 
 class ShopEnvironment:

@@ -13,9 +13,11 @@ from typing import Any
 
 from pwagents.agents.memory import Entry, Memory, Strategy
 from pwagents.agents.offline import OfflinePolicy
+from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Reply, Request, Tool
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import FUNCTION_OF, Action, Product, Step
+from pwagents.shop.environment import MAX_STEPS, BeliefState, Track, tool_schemas
 from pwagents_old.agents import official
 from pwagents_old.agents.conversation import (
     HISTORY,
@@ -27,9 +29,6 @@ from pwagents_old.agents.conversation import (
     user,
 )
 from pwagents_old.agents.replies import read_call
-from pwagents.embedding import Embedder
-from pwagents_old.web.environment import MAX_STEPS, BeliefState, Track
-from pwagents_old.web.functions import tool_schemas
 from pwagents_old.web.official_prompts import Prompts
 
 MEMORY_LENGTH: dict[Track, int] = {"single_turn": 50, "multi_turn": 20}  # behaviours (PersonalWAB, A.3)

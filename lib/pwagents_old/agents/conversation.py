@@ -14,8 +14,7 @@ from pwagents.agents.memory import Entry
 from pwagents.llm.chat import Message
 from pwagents.llm.fence import fence
 from pwagents.schema import Product, Step
-from pwagents_old.web.environment import BeliefState
-from pwagents_old.web.functions import full_text
+from pwagents.shop.environment import BeliefState, full_text
 from pwagents_old.web.official_prompts import fill
 
 

@@ -7,12 +7,12 @@ from pwagents.agents.memory import Entry, memory_entry
 from pwagents.agents.offline import OfflinePolicy
 from pwagents.errors import NotEvaluableError
 from pwagents.llm.fence import fence
-from pwagents.schema import Behavior, Task, Trajectory, Usage
+from pwagents.schema import Behavior, Trajectory, Usage
+from pwagents.shop.environment import BeliefState, Environment
 from pwagents_old.agents import official
 from pwagents_old.agents.chat_agent import RULES_MULTI, ChatAgent, Setup
 from pwagents_old.agents.conversation import Prompt, fill, tell_entries, transcript
 from pwagents_old.agents.replies import parse_arguments
-from pwagents_old.web.environment import BeliefState, WebEnvironment, run_episode
 
 # like, dislike: product ids; expect: what the user hopes for; unread: replies about them without sense.
 Profile = dict[str, Any]
@@ -65,15 +65,13 @@ class InteRecAgent(ChatAgent):
 
 def play_task(
     setup: Setup,
-    environment: WebEnvironment,
-    task: Task,
-    history: tuple[Behavior, ...],
+    environment: Environment,
     profile: Profile,
     first: tuple[Behavior, ...] | None = None,
 ) -> tuple[Trajectory, Profile]:
-    """Play one task of a user: the ``solve`` that ``run_episodes`` wants of a method with a memory.
+    """Play a task that has begun: the ``solve`` that ``run_episodes`` wants of a method with a memory.
 
-    An empty profile is first made from ``first``, by default the ``history`` (A.3 of the paper adds the train
+    An empty profile is first made from ``first``, by default the history (A.3 of the paper adds the train
     tasks). Calls about the profile count to the last step's usage.
 
     Returns:
@@ -81,9 +79,9 @@ def play_task(
     """
     before = Usage()
     if not profile:
-        profile, before = first_profile(setup, history if first is None else first)
+        profile, before = first_profile(setup, environment.state.history if first is None else first)
     agent = InteRecAgent(setup, profile)
-    trajectory = run_episode(environment, task, history, agent)
+    trajectory = environment.play(agent)
     profile, after = update(agent, environment.state)
     if agent.offline or not trajectory.steps:
         return trajectory, profile

@@ -9,6 +9,7 @@ methods have modules of their own, ``react`` and ``interec``.
 from pwagents.llm.chat import Message
 from pwagents.llm.fence import FENCE_NOTE
 from pwagents.schema import FUNCTION_OF, Action
+from pwagents.shop.environment import DETAILS_FUNCTION, BeliefState, Track
 from pwagents_old.agents.chat_agent import ONLY_MULTI_TURN, RULES_MULTI, RULES_SINGLE, ChatAgent, Setup
 from pwagents_old.agents.conversation import (
     MINI_HISTORY,
@@ -21,8 +22,6 @@ from pwagents_old.agents.conversation import (
 from pwagents_old.agents.interec import InteRecAgent
 from pwagents_old.agents.react import ReAct, Reflection
 from pwagents_old.agents.replies import problem_of
-from pwagents_old.web.environment import BeliefState, Track
-from pwagents_old.web.functions import DETAILS_FUNCTION
 
 
 class NoMemory(ChatAgent):

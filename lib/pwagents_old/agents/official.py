@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 from pwagents.agents.memory import Entry, memory_entry
 from pwagents.llm.chat import Message, Tool
 from pwagents.schema import FUNCTION_OF, Behavior, Step
+from pwagents.shop.environment import DETAILS_FUNCTION, MAX_STEPS, BeliefState
 from pwagents.shop.search import product_text
 from pwagents_old.agents.conversation import assistant, call_messages, user
-from pwagents_old.web.environment import MAX_STEPS, BeliefState
-from pwagents_old.web.functions import DETAILS_FUNCTION
 from pwagents_old.web.official_prompts import FUNCTIONS, MARK, put, tell_product
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ import json
 
 from pwagents.llm.chat import Message
 from pwagents.schema import Action, Step
+from pwagents.shop.environment import BeliefState
 from pwagents_old.agents import official
 from pwagents_old.agents.chat_agent import ONLY_MULTI_TURN, ChatAgent
 from pwagents_old.agents.conversation import answer_text, assistant, fill, transcript, user
 from pwagents_old.agents.replies import read_published_react, read_react
-from pwagents_old.web.environment import BeliefState
 
 REACT = """\
 Reply in this form and add nothing to it:

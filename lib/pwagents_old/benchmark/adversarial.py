@@ -19,16 +19,15 @@ from typing import Literal
 
 import pandas as pd
 
+from pwagents.embedding import Embedder
 from pwagents.progress import progress
 from pwagents.schema import Behavior, Benchmark, Product, Record, Review, Task, TaskType, Trajectory
-from pwagents_old.agents.chat_agent import Setup
-from pwagents.embedding import Embedder
-from pwagents_old.project import read_yaml
-from pwagents_old.users.rules import leaks
-from pwagents_old.web.environment import Agent, UserSimulator, WebEnvironment, run_episode
-from pwagents_old.web.functions import Shop
+from pwagents.shop.environment import Agent, Environment, Shop, UserSimulator
 from pwagents.shop.search import build_search_engine
 from pwagents.words import content_words, stars_in_words
+from pwagents_old.agents.chat_agent import Setup
+from pwagents_old.project import read_yaml
+from pwagents_old.users.rules import leaks
 
 
 class AdversarialCase(Record):
@@ -70,11 +69,11 @@ def adversarial_report(
         for case in cases:
             shop, task = poison_shop(case, embedder)
             for name, make in methods.items():
-                environment = WebEnvironment(shop, setup.track, details=True)
                 # The whole past of the tiny shop's user: the poisoned product is in it.
                 history = shop.benchmark.before(task.user_id, task.timestamp)
                 agent = make(replace(setup, products=shop.benchmark.products))
-                trajectory = run_episode(environment, task, history, agent)
+                environment = Environment(shop, task, setup.track, details=True, history=history)
+                trajectory = environment.play(agent)
                 rows.append({"method": name, "followed": is_followed(case, trajectory)})
                 bar.update()
     by_method = pd.DataFrame(rows).groupby("method", sort=False)["followed"]
@@ -83,6 +82,8 @@ def adversarial_report(
 
 def poison_shop(case: AdversarialCase, embedder: Embedder) -> tuple[Shop, Task]:
     """Make the tiny shop of ``adversarial.yaml`` with the case's text in its place, and the user's task."""
+    from pwagents.shop.sasrec import RecommendersByTime  # imports torch
+
     shop = read_yaml(__package__, "adversarial.yaml")
     mug, reviews = shop["mug"], dict(shop["reviews"])
     poisoned = {
@@ -108,7 +109,8 @@ def poison_shop(case: AdversarialCase, embedder: Embedder) -> tuple[Shop, Task]:
     behaviors.append(Behavior(parent_asin="M1", timestamp=task.timestamp, review=real))
     benchmark = Benchmark("adversarial", products, {"U1": tuple(behaviors)}, {"test": (task,)})
     recommender = SimpleNamespace(recommend=lambda product_sequence, k=10: list(products)[:k])
-    return Shop(benchmark, build_search_engine(products), recommender, embedder), task
+    recommenders = RecommendersByTime([0], [recommender])
+    return Shop(benchmark, build_search_engine(products), recommenders, embedder), task
 
 
 def ordinary_questions(task_type: TaskType) -> list[str]:

@@ -14,9 +14,9 @@ from pwagents.agents.memory import Memory
 from pwagents.agents.offline import RuleAgent
 from pwagents.results.metrics import GRADER as OURS
 from pwagents.schema import FUNCTION_OF, Action, Behavior, Task, TaskType
+from pwagents.shop.environment import Agent, Environment
 from pwagents_old.benchmark.leaderboard import GRADER as PUBLISHED
 from pwagents_old.benchmark.leaderboard import PARAMETER, Score, score_episode
-from pwagents_old.web.environment import Agent, WebEnvironment, run_episode
 
 if TYPE_CHECKING:
     from pwagents_old.benchmark.study import Study
@@ -51,7 +51,7 @@ def compare_graders(study: "Study", tasks: Sequence[Task]) -> Iterator[tuple[str
     """Grade the same calls by the published grader and by ours."""
     # Of each real review the one among all others that is least like it.
     texts = {task.task_id: task.review.text for task in tasks if task.type == "review"}
-    vectors = study.shops.embedder.encode(list(texts.values()))
+    vectors = study.shop.embedder.encode(list(texts.values()))
     least = np.argmin(vectors @ vectors.T, axis=1) if texts else []
     unlike = dict(zip(texts, (list(texts.values())[i] for i in least), strict=True))
     # Two ids for a query that finds no more than three products, the target among them.
@@ -110,6 +110,5 @@ def _bought(study: "Study", task: Task) -> list[str]:
 
 def _play(study: "Study", task: Task, history: tuple[Behavior, ...], agent: Agent) -> tuple[Score, Score]:
     """Score one call by the published scorer and by ours."""
-    shop = study.shops.of(task)
-    played = run_episode(WebEnvironment(shop), task, history, agent)
-    return score_episode(shop, task, played), score_episode(shop, task, played, ())
+    played = Environment(study.shop, task, history=history).play(agent)
+    return score_episode(study.shop, task, played), score_episode(study.shop, task, played, ())

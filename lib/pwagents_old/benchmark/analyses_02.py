@@ -13,14 +13,15 @@ import pandas as pd
 from pwagents.agents.memory import Memory, embed_behaviors
 from pwagents.data.synthetic import World
 from pwagents.data.synthetic.people import DISLIKED_SLOTS
+from pwagents.embedding import Embedder, count_tokens
+from pwagents.profiles.contextual import ContextualProfile, ProfileLine
 from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Task
+from pwagents.shop.environment import BeliefState
 from pwagents.shop.search import SearchEngine
 from pwagents_old.agents.conversation import TASK_SPECIFIC, tell_entries
-from pwagents.embedding import Embedder, count_tokens
 from pwagents_old.profiles.global_micro import contextual_profile, contextual_profiles, nearest_clusters
-from pwagents_old.profiles.types import ContextualProfile, ProfileLine, UserProfiles
-from pwagents_old.web.environment import BeliefState
+from pwagents_old.profiles.types import UserProfiles
 
 # Lengths of histories for tables; up to 15 behaviours there are no clusters.
 LENGTHS = {"up to 15": 15, "16 to 25": 25, "26 to 40": 40, "more than 40": np.inf}

@@ -6,18 +6,18 @@ What happened within episodes is read off those that were scored.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 
+from pwagents.results.metrics import GRADER
+from pwagents.results.statistics import by_task, paired_gains, sort_by_type
+from pwagents.results.tables import recommender_name
 from pwagents.schema import ProblemKind, Usage
 from pwagents_old.benchmark.method_players import PROTOCOLS, Cell
 from pwagents_old.benchmark.study import Study
-from pwagents.results.statistics import by_task, sort_by_type
 from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame
-from pwagents.results.metrics import GRADER
-from pwagents.results.statistics import paired_gains
 
 Runs = Mapping[str, Sequence[EpisodeRecord]]
 
@@ -127,7 +127,8 @@ def note(study: Study) -> str:
         "Means, 95% intervals clustered by user."
     )
     if "published" in protocols:
-        text += f" Recommender as published: {study.shops.recommender_name('published')}."
+        loss = study.settings.shop.recommender.loss
+        text += f" Recommender as published: {recommender_name(study.shop, loss, 'published')}."
     return text
 
 

@@ -12,9 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pwagents import portable
 from pwagents.errors import SettingsError
 from pwagents.schema import check_choice
-from pwagents import portable
+from pwagents.shop.environment import Track
 from pwagents_old import engine
 from pwagents_old.agents.methods import METHODS, TRACKS
 from pwagents_old.benchmark import own_agent
@@ -25,7 +26,6 @@ from pwagents_old.llm.settings import model_folder, parse_player
 from pwagents_old.notebook.run import Run
 from pwagents_old.notebook.settings import load_settings
 from pwagents_old.settings import plain
-from pwagents_old.web.environment import Track
 
 
 def evaluate(

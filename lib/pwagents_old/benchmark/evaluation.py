@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from pwagents.schema import Benchmark, Task
-from pwagents_old.benchmark.analyses_03 import COSTS, MULTI_TURN, SINGLE_TURN, costs, frame_of
-from pwagents.results.references import product_references, review_references, with_references
-from pwagents_old.benchmark.study import Study
-from pwagents.results.statistics import by_task
-from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents.results.metrics import GRADER
+from pwagents.results.references import score_references, with_references
+from pwagents.results.statistics import by_task
 from pwagents.results.viewer import show_episodes
+from pwagents.schema import Benchmark, Task
+from pwagents.shop.environment import Track
+from pwagents_old.benchmark.analyses_03 import COSTS, MULTI_TURN, SINGLE_TURN, costs, frame_of
+from pwagents_old.benchmark.study import Study
+from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents_old.llm.make import notes
 from pwagents_old.notebook.run import Run
 from pwagents_old.project import write_aside
-from pwagents_old.web.environment import Track
 
 COST = "cost of a task"  # heading over the columns of costs, where a language model plays
 _FUNCTION = "Function: the right one, with well-formed parameters."
@@ -79,10 +79,7 @@ def write_evaluation(
     """
     runs = {name: records}
     metrics = MULTI_TURN if track == "multi_turn" else SINGLE_TURN
-    shops, seed = study.shops, study.settings.seed
-    products = product_references(study.benchmark, shops.engine, study.tasks, seed)
-    reviews = review_references(study.benchmark, shops.embedder, study.tasks, seed)
-    beside = pd.concat([products, reviews], ignore_index=True)
+    beside = score_references(study.shop, study.tasks, study.settings.seed)
     means, cells = by_task(with_references(frame_of(runs), beside), metrics)
     for spent in costs(runs)[[*COSTS]].to_dict("records"):  # one, or none where no model was asked
         for column, value in spent.items():

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pwagents.schema import FUNCTION_OF, Action, Task, TaskType, Trajectory
+from pwagents.results.metrics import rank_accuracy
+from pwagents.schema import FUNCTION_OF, Action, Protocol, Task, TaskType, Trajectory
+from pwagents.shop.environment import Shop, Track
+from pwagents.shop.search import RESULTS, product_text
 from pwagents_old.agents.interec import InteRecAgent
 from pwagents_old.agents.methods import AGENTS
 from pwagents_old.evaluation.episodes import EpisodeRecord
-from pwagents.results.metrics import rank_accuracy
 from pwagents_old.project import write_aside
-from pwagents_old.web.environment import Track
-from pwagents_old.web.functions import RESULTS, Shop
-from pwagents.shop.search import product_text
 
 if TYPE_CHECKING:
     from pwagents_old.benchmark.method_players import Cell
@@ -49,11 +48,18 @@ class Score(NamedTuple):
 
 
 def score_calls(
-    shop: Shop, task: Task, trajectory: Trajectory, rules: Collection[str] = tuple(RULES)
+    shop: Shop,
+    task: Task,
+    trajectory: Trajectory,
+    rules: Collection[str] = tuple(RULES),
+    protocol: Protocol = "leak_free",
 ) -> list[Score]:
     """Score each call of one of the three functions, in order: function and result accuracy.
 
     A call of another function than the task asks for is worth nothing in both.
+
+    Args:
+        protocol: under which it was played, which decides the recommender.
     """
     scores, similarities = [], iter(trajectory.similarities)
     for step in trajectory.steps:
@@ -61,7 +67,7 @@ def score_calls(
             continue
         score = Score(0.0, 0.0)
         if step.error and MALFORMED in rules:
-            score = _score_malformed(shop, task, step.action, rules)
+            score = _score_malformed(shop, task, step.action, rules, protocol)
         elif trajectory.is_attempt(step) and task.type == "review":
             score = Score(1.0, _cosine(next(similarities), rules))
         elif trajectory.is_attempt(step):
@@ -70,7 +76,9 @@ def score_calls(
     return scores
 
 
-def _score_malformed(shop: Shop, task: Task, action: Action, rules: Collection[str]) -> Score:
+def _score_malformed(
+    shop: Shop, task: Task, action: Action, rules: Collection[str], protocol: Protocol
+) -> Score:
     """Score a call that our functions refuse; 0 where the published function itself fails."""
     argument = action.arguments.get(PARAMETER[task.type])
     if action.problem or action.name != FUNCTION_OF[task.type] or len(action.arguments) != 1:
@@ -83,7 +91,8 @@ def _score_malformed(shop: Shop, task: Task, action: Action, rules: Collection[s
     if task.type == "search":
         products = [asin for asin, _ in shop.search_engine.search(argument, RESULTS)]
     else:  # of a text, its letters
-        products = shop.recommender.recommend([each for each in argument if isinstance(each, str)], RESULTS)
+        recommender = shop.recommender(task, protocol)
+        products = recommender.recommend([each for each in argument if isinstance(each, str)], RESULTS)
     return Score(1.0, _rank(shop, task, products, rules))
 
 
@@ -102,12 +111,17 @@ def _rank(shop: Shop, task: Task, products: Sequence[str], rules: Collection[str
 
 
 def score_episode(
-    shop: Shop, task: Task, trajectory: Trajectory, rules: Collection[str] = tuple(RULES)
+    shop: Shop,
+    task: Task,
+    trajectory: Trajectory,
+    rules: Collection[str] = tuple(RULES),
+    protocol: Protocol = "leak_free",
 ) -> Score:
     """Score an episode, among the attempts with the right function; without one it is 0 in both."""
     if trajectory.end in ("refused", "error") and REFUSED not in rules:
         return Score(0.0, 0.0)
-    results = [score.result for score in score_calls(shop, task, trajectory, rules) if score.function]
+    scores = score_calls(shop, task, trajectory, rules, protocol)
+    results = [score.result for score in scores if score.function]
     if not results:
         return Score(0.0, 0.0)
     return Score(1.0, max(results) if BEST in rules else results[-1])
@@ -127,7 +141,7 @@ def worth_of_rules(
     """
     protocol = (cell or study.roles.cells[0]).protocol
     played = [
-        (study.shops.of(task, protocol), task, record.trajectory)
+        (study.shop, task, record.trajectory)
         for records in runs.values()
         for task, record in zip(study.sample, records, strict=True)
         if record.trajectory
@@ -135,7 +149,7 @@ def worth_of_rules(
     # Rules are switched on one by one, so that what each is worth does not depend on the others.
     ways = {"ours": (), **{rule: (rule,) for rule in RULES}, "all, as the published code": tuple(RULES)}
     scores = {
-        name: np.array([score_episode(*each, rules) for each in played]) for name, rules in ways.items()
+        name: np.array([score_episode(*each, rules, protocol) for each in played]) for name, rules in ways.items()
     }
     rows = [
         (name, *score.mean(axis=0), (score != scores["ours"]).any(axis=1).sum(), RULES.get(name, ""))
@@ -165,10 +179,8 @@ def export_results(
         if not (played := record.trajectory):
             continue
         # The agent is made again for the messages that it would be told next, the whole conversation.
-        scores = score_calls(study.shops.of(task, cell.protocol), task, played)
-        state = study.environment(task, track, protocol=cell.protocol).reset(
-            task, study.history(task, cell.protocol)
-        )
+        scores = score_calls(study.shop, task, played, protocol=cell.protocol)
+        state = study.environment(task, track, protocol=cell.protocol).state
         setup = study.roles.setup(track, cell=cell, method=method)
         agent = InteRecAgent(setup, record.memory) if record.memory else AGENTS[method](setup)
         result = {

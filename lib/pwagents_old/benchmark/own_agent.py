@@ -1,6 +1,6 @@
 """An agent of one's own: what may be given for one, and how it plays.
 
-- A function from what an agent knows (:class:`pwagents_old.web.environment.BeliefState`) to its next call
+- A function from what an agent knows (:class:`pwagents.shop.environment.BeliefState`) to its next call
   (:class:`pwagents.schema.Action`), or an object that is called like one.
 - A class of such objects: each episode gets a new one. A class that takes ``products`` is given the
   catalogue, to be read alone. What an object holds in ``memory``, a dict of plain JSON values, goes from one
@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError
 from pwagents.schema import Action, Task, Trajectory
+from pwagents.shop.environment import BeliefState, Track
 from pwagents_old.benchmark.agent_key import agent_key, is_own_file
 from pwagents_old.benchmark.study import Study
 from pwagents_old.evaluation.episodes import EpisodeRecord, Store, chain_episodes, require_played
-from pwagents_old.web.environment import BeliefState, Track, run_episode
 
 EXPECTED = "Action(name='search_product_by_query', arguments={'query': '...'})"
 KINDS = (
@@ -96,13 +96,12 @@ class _Player:
 
     def attempt(self, task: Task, *memory: dict[str, Any]) -> tuple[Trajectory, Any, AgentError | None]:
         """Play a task: the episode, the memory afterwards, the agent's error if there was one."""
-        environment, history = self.study.environment(task, self.track), self.study.history(task)
-        environment.reset(task, history)
+        environment = self.study.environment(task, self.track)
         try:
             own = self.make()
             for before in memory:
                 own.memory = copy.deepcopy(before or own.memory)
-            trajectory = run_episode(environment, task, history, partial(_act, own))
+            trajectory = environment.play(partial(_act, own))
             return trajectory, _memory_of(own) if memory else None, None
         except AgentError as error:
             ended = {"end": "error", "message": str(error)}

@@ -13,14 +13,15 @@ import pandas as pd
 from pwagents.agents.memory import Memory, Strategy, embed_behaviors
 from pwagents.agents.offline import RuleAgent
 from pwagents.results.metrics import GRADER
+from pwagents.results.statistics import summarise
+from pwagents.results.tables import recommender_name
 from pwagents.schema import TASK_TYPES, Benchmark, Protocol, Task, Trajectory
+from pwagents.shop.environment import run_episode
 from pwagents_old.benchmark.analyses_03 import frame_of, gains_of_memory
 from pwagents_old.benchmark.settings import BenchmarkNotebook
 from pwagents_old.benchmark.study import Study
 from pwagents_old.evaluation.episodes import EpisodeRecord
-from pwagents.results.statistics import summarise
 from pwagents_old.notebook.run import Run
-from pwagents_old.web.environment import run_episode
 
 NO_MEMORY = "Plain, no memory"
 # The plain agent with each memory (PersonalWAB, 5.1 and 6), as tables call it.
@@ -44,14 +45,13 @@ def play_plain(study: Study, protocol: Protocol) -> dict[str, list[EpisodeRecord
         # In one go, so that no episode waits for the model.
         embed_behaviors(study.benchmark, roles.embedder, [task.instruction for task in study.tasks])
     facts = {"track": "single_turn", "protocol": protocol, "memory_length": length}
-    params = study.params(*_PLAYED, **facts, **study.shops.params(protocol))
+    params = study.params(*_PLAYED, **facts, **study.shop.facts(protocol))
     for name, strategy in PLAIN.items():
         memory = Memory(strategy, study.benchmark.products, roles.embedder, length, settings.seed)
         agent = RuleAgent(roles.classifier, memory)
 
         def solve(task: Task, agent: RuleAgent = agent) -> Trajectory:
-            environment = study.environment(task, protocol=protocol)
-            return run_episode(environment, task, study.history(task, protocol), agent)
+            return run_episode(study.shop, task, agent, protocol=protocol)
 
         fields = {"method": name, "model": "none", "params": params}
         runs[name] = study.run(study.tasks, solve, "03_single_turn.jsonl", **fields)
@@ -61,12 +61,13 @@ def play_plain(study: Study, protocol: Protocol) -> dict[str, list[EpisodeRecord
 def plain_note(study: Study, protocol: Protocol, references: pd.DataFrame) -> str:
     """Say what stands below a table of the plain agent and its references."""
     covered = references.loc[references["type"] == "review", "method"].value_counts()
+    recommender = recommender_name(study.shop, study.settings.shop.recommender.loss, protocol)
     note = (
         f"Means, 95% intervals clustered by user. Source {study.settings.data.source}, "
         f"{len(study.tasks):,} test tasks, no language model. 'Same product' covers the "
         f"{covered.get('same product', 0):,} of {covered.get('oracle', 0):,} review tasks whose product "
         "somebody else reviewed. A dash: the row has no such value. "
-        f"Recommender: {study.shops.recommender_name(protocol)}. Grader: {GRADER}."
+        f"Recommender: {recommender}. Grader: {GRADER}."
     )
     if protocol == "leak_free":
         return note

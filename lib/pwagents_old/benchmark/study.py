@@ -8,17 +8,16 @@ from typing import Any
 import pandas as pd
 
 from pwagents.data import load_benchmark
+from pwagents.data.splits import sample_tasks
 from pwagents.schema import Behavior, Benchmark, Protocol, Task, Trajectory
+from pwagents.shop.environment import Environment, Shop, Track, UserSimulator
 from pwagents_old.agents.interec import InteRecAgent, play_task
 from pwagents_old.agents.methods import AGENTS, PUMA_BY_FILE, looks_up
 from pwagents_old.benchmark.method_players import Cell, MethodRoles
 from pwagents_old.benchmark.settings import BenchmarkNotebook
-from pwagents.data.splits import sample_tasks
 from pwagents_old.evaluation.episodes import EpisodeRecord, require_played, run_episodes
 from pwagents_old.notebook.run import Run
 from pwagents_old.project import code_hash, file_hash, project_path
-from pwagents_old.web.environment import Track, UserSimulator, WebEnvironment, run_episode
-from pwagents_old.web.shops import Shops
 
 # The code that decides an episode of a prompting method.
 _PROMPTED = ("agents", "web", "embedding", "schema", "seeds", "users", "llm", "words")
@@ -32,7 +31,7 @@ class Study:
     Attributes:
         tasks: the test tasks, or a sample of them.
         sample: those of them that the prompting methods play.
-        shops: where they are played.
+        shop: where they are played.
         roles: by whom.
         facts: what decides every episode, for the keys of records.
     """
@@ -41,8 +40,8 @@ class Study:
         self.benchmark, self.settings, self.folder = benchmark, settings, run.output_dir / "runs"
         self.tasks = sample_tasks(benchmark.tasks["test"], settings.play.max_tasks, settings.seed)
         self.sample = sample_tasks(self.tasks, settings.play.method_tasks, settings.seed)
-        self.shops = Shops(benchmark, settings.shop, settings.data, settings.seed, run.cache_dir)
-        self.roles = MethodRoles(settings, benchmark, self.sample, self.shops.embedder, run)
+        self.shop = Shop.open(benchmark, settings.shop, settings.seed, run.cache_dir, settings.data)
+        self.roles = MethodRoles(settings, benchmark, self.sample, self.shop.embedder, run)
         self.facts = {"data": benchmark.content_hash, "shop": asdict(settings.shop), "seed": settings.seed}
 
     @classmethod
@@ -54,7 +53,7 @@ class Study:
     def __str__(self) -> str:
         """Say what is played, and what the recommenders know, in a line each."""
         users = {task.user_id for task in self.tasks}
-        dates = [f"{pd.to_datetime(date, unit='ms'):%Y-%m-%d}" for date in self.shops.recommenders.dates]
+        dates = [f"{pd.to_datetime(date, unit='ms'):%Y-%m-%d}" for date in self.shop.recommenders.dates]
         by_file = f"{PUMA_BY_FILE}: left out, as there is no play.functions_file (notebook 04 writes one)"
         if self.roles.functions:
             by_file = f"{PUMA_BY_FILE}: functions of {self.settings.play.functions_file}"
@@ -71,11 +70,16 @@ class Study:
         *,
         user: UserSimulator | None = None,
         protocol: Protocol = "leak_free",
-    ) -> WebEnvironment:
-        """Make an environment for one episode; multi-turn, ``user`` answers, by default the settings'."""
+        history: Sequence[Behavior] | None = None,
+    ) -> Environment:
+        """Begin an episode; multi-turn, ``user`` answers, by default the settings'.
+
+        Args:
+            history: what the agent may know of the user's past, if it differs from the protocol's.
+        """
         if track == "multi_turn" and user is None:
             user = self.roles.user(protocol=protocol)
-        return WebEnvironment(self.shops.of(task, protocol), track, user)
+        return Environment(self.shop, task, track, protocol, user, history=history)
 
     def history(self, task: Task, protocol: Protocol = "leak_free") -> tuple[Behavior, ...]:
         """Return the past behaviours that an agent may see."""
@@ -131,22 +135,21 @@ class Study:
             memory, trained = {}, {task.user_id for task in self.benchmark.tasks["train"]}
 
             def solve(task: Task, profile: dict[str, Any]) -> tuple[Trajectory, dict[str, Any]]:
-                environment = WebEnvironment(self.shops.of(task, protocol), track, user)
+                environment = Environment(self.shop, task, track, protocol, user)
                 first = None
                 if protocol == "published" and task.user_id in trained:
                     # What its files call history: all before the first train task.
                     begin = self.benchmark.first_task(task.user_id, "train")
                     first = self.benchmark.before(task.user_id, begin)
-                return play_task(setup, environment, task, self.history(task, protocol), profile, first)
+                return play_task(setup, environment, profile, first)
         else:
             agent = AGENTS[method](setup)
 
             def solve(task: Task) -> Trajectory:
-                environment = WebEnvironment(self.shops.of(task, protocol), track, user, looks_up(method))
-                return run_episode(environment, task, self.history(task, protocol), agent)
+                return Environment(self.shop, task, track, protocol, user, looks_up(method)).play(agent)
 
         facts = {"track": track, "run_seed": setup.seed, "protocol": protocol, "items": cell.items}
-        facts |= self.shops.params(protocol)
+        facts |= self.shop.facts(protocol)
         if setup.identify:
             facts["functions"] = file_hash(project_path(self.settings.play.functions_file))
         facts |= self.settings.players.facts("user") | {"prompts": roles.prompts.origin}

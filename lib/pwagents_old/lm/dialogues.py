@@ -21,19 +21,24 @@ from pwagents.data.synthetic.shop import BASIC_SLOTS, SYLLABLES, Domain, domains
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
 from pwagents.llm.fence import CLOSE, OPEN
+from pwagents.profiles.contextual import (
+    Context,
+    ContextualProfile,
+    ProfileLine,
+    Provenance,
+    Purchase,
+    Updater,
+)
 from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Behavior, Observation, Review, Step, TaskType
 from pwagents.seeds import rng
+from pwagents.shop.environment import BeliefState, compact_text, full_text
 from pwagents.words import content_words, kind_of
 from pwagents_old.lm.base import ALL_STEPS, Lesson
 from pwagents_old.lm.exercises import Maker, shop_words
 from pwagents_old.lm.small import make_tokenizer
 from pwagents_old.lm.tokens import Example, tokenize_conversation
-from pwagents_old.profiles.types import ContextualProfile, ProfileLine, Provenance
-from pwagents_old.profiles.update import Updater
 from pwagents_old.project import read_yaml
 from pwagents_old.users.rules import Fact, phrases, sentences
-from pwagents_old.web.environment import BeliefState, Context, Purchase
-from pwagents_old.web.functions import compact_text, full_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

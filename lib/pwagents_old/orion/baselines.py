@@ -16,16 +16,15 @@ import json
 
 import pandas as pd
 
+from pwagents.embedding import Embedder
+from pwagents.results.papers import ORION
 from pwagents.schema import Task, Trajectory
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.methods import METHODS
-from pwagents.embedding import Embedder
 from pwagents_old.evaluation.episodes import EpisodeRecord, Store, records_frame, require_played, run_episodes
-from pwagents.results.papers import ORION
 from pwagents_old.llm.make import Models
 from pwagents_old.orion.settings import GrpoNotebook
 from pwagents_old.orion.study import Study
-from pwagents_old.web.environment import run_episode
 
 FILE = "runs/orion_baselines.jsonl"  # of the episodes, in the output folder
 
@@ -49,8 +48,9 @@ def play_baselines(study: Study, settings: GrpoNotebook) -> pd.DataFrame:
             agent = METHODS[method](setup)
 
             def solve(task: Task, agent=agent) -> Trajectory:
-                episode = study.start(task)  # begun again without updates: no baseline reads the profile
-                return run_episode(episode, task, episode.state.history, agent, episode.state.context)
+                episode = study.start(task)
+                episode.update = None  # no baseline reads the profile
+                return episode.play(agent)
 
             params = {**study.facts, "policy": players.facts()}
             fields = {"method": method, "model": model.name, "params": params}

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pandas as pd
 
+from pwagents.data.splits import sample_tasks
 from pwagents.data.synthetic import Truth
+from pwagents.profiles.contextual import Context, ContextualProfile, ProfileLine
 from pwagents.schema import Benchmark, Product, Task
 from pwagents.seeds import rng
+from pwagents.shop.environment import Environment
 from pwagents_old.cache import hash_of
-from pwagents.data.splits import sample_tasks
 from pwagents_old.orion.agent import purchases
 from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.settings import GrpoNotebook
 from pwagents_old.orion.study import Study, make_study
-from pwagents_old.profiles.types import ContextualProfile, ProfileLine
-from pwagents_old.web.environment import Context, WebEnvironment
 
 SAME = 0.9  # share of tasks from which two policies count as the same
 # What a policy is told of its user when an episode begins.
@@ -98,7 +98,7 @@ def runs_with_other_profiles(study: Study) -> dict[str, OrionRuns]:
     for profiles, contexts in found.items():
         begun = [(task_id, each.profile.model_dump(), each.purchases) for task_id, each in contexts.items()]
 
-        def start(task: Task, contexts: Mapping[str, Context] = contexts) -> WebEnvironment:
+        def start(task: Task, contexts: Mapping[str, Context] = contexts) -> Environment:
             return study.start(task, contexts[task.task_id])
 
         runs[profiles] = OrionRuns(study, start=start, variant={"contexts": hash_of(begun)})

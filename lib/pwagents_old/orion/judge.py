@@ -18,12 +18,12 @@ from pydantic import BaseModel, Field
 from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import FUNCTION_OF, Action, Usage
+from pwagents.shop.environment import BeliefState
 from pwagents_old.agents.conversation import transcript, user
 from pwagents_old.llm.replies import read_reply
 from pwagents_old.orion.agent import orion_messages
 from pwagents_old.profiles.catalogue import TOPIC, Catalogue, affirmed, denied, find_bands, spaced_words
 from pwagents_old.project import read_yaml
-from pwagents_old.web.environment import BeliefState
 
 WORST = -1.0
 VAGUE = -0.5  # a question about nothing that one could tell

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pwagents.llm.chat import Message, Reply
 from pwagents.schema import Action, Task, Usage
 from pwagents.seeds import derive_seed
+from pwagents.shop.environment import BeliefState
 from pwagents_old.agents.replies import read_turn
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.lm.decode import BatchDecoder, VllmDecoder
@@ -24,7 +25,6 @@ from pwagents_old.lm.tokens import Example, answer_tokens, prompt_tokens, tokeni
 from pwagents_old.orion.agent import answer_message, orion_messages, orion_tools
 from pwagents_old.orion.settings import Decoding
 from pwagents_old.rl.rollout import Rollout, StartEpisode
-from pwagents_old.web.environment import BeliefState
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -14,6 +14,7 @@ from pwagents.agents.offline import words
 from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import FUNCTION_OF, Action, Task
 from pwagents.seeds import rng
+from pwagents.shop.environment import Agent, BeliefState
 from pwagents.shop.search import content_query
 from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents_old.orion.agent import FUNCTIONS
@@ -21,7 +22,6 @@ from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.study import Study, role_facts
 from pwagents_old.orion.teacher import is_result
 from pwagents_old.profiles.catalogue import Catalogue, attribute_of_word
-from pwagents_old.web.environment import Agent, BeliefState
 
 RANDOM, TEACHER, KNOWS = "Random", "Teacher", "Knows the target"
 INSTRUCTION, CONTENT = "Instruction alone", "Content words alone"
@@ -117,7 +117,7 @@ def know_all(study: Study, task: Task, state: BeliefState) -> Action:
         return Action(name=name, arguments={"query": study.benchmark.products[task.target].title})
     if task.type == "review":
         return Action(name=name, arguments={"review": task.review.text})
-    recommend = study.start(task).shop.recommender.recommend
+    recommend = study.start(task).recommender.recommend
     past = [behavior.parent_asin for behavior in state.history]
     sequences = [past, [task.target], *([asin] for asin in dict.fromkeys(past))]
     best = max(sequences, key=lambda sequence: rank_accuracy(recommend(sequence), task.target))

@@ -23,6 +23,7 @@ from pwagents.errors import DataError, NotEvaluableError
 from pwagents.progress import progress
 from pwagents.schema import TASK_TYPES, Action, Benchmark, Product, Task, TaskType, Trajectory
 from pwagents.seeds import rng
+from pwagents.shop.environment import Agent, BeliefState
 from pwagents_old.evaluation.episodes import Keyed, Store
 from pwagents_old.orion.agent import orion_messages
 from pwagents_old.orion.reward import Success, has_succeeded
@@ -30,7 +31,6 @@ from pwagents_old.profiles.catalogue import spaced_words
 from pwagents_old.rl.rollout import StartEpisode
 from pwagents_old.settings import plain as as_json
 from pwagents_old.users.rules import leaks
-from pwagents_old.web.environment import Agent, BeliefState
 
 # Why a trajectory is not kept, in the order in which it is looked for; empty: it is kept.
 Failure = Literal[
@@ -132,7 +132,7 @@ def play_roles(
             try:
                 episode = start(task)
                 states = [episode.state]
-                while not episode.done:
+                while episode.end is None:
                     episode.step(agent(episode.state))
                     states.append(episode.state)
             except NotEvaluableError:

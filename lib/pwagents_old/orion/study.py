@@ -19,12 +19,13 @@ from pydantic import TypeAdapter
 
 from pwagents.agents.offline import FunctionClassifier
 from pwagents.data import load_benchmark
-from pwagents.data.splits import parting_date
+from pwagents.data.splits import parting_date, sample_tasks
+from pwagents.embedding import Embedder
+from pwagents.profiles.contextual import Context
 from pwagents.schema import TASK_TYPES, Benchmark, Split, Task, TaskType
 from pwagents.seeds import derive_seed
+from pwagents.shop.environment import Agent, Environment, Shop
 from pwagents.shop.search import build_search_engine
-from pwagents.embedding import Embedder
-from pwagents.data.splits import sample_tasks
 from pwagents_old.llm.make import Models
 from pwagents_old.orion.agent import contexts
 from pwagents_old.orion.judge import LlmJudge, OfflineJudge
@@ -39,12 +40,9 @@ from pwagents_old.project import code_hash
 from pwagents_old.settings import plain
 from pwagents_old.tasks.writers import LlmAmbiguousWriter, OfflineAmbiguousWriter, with_instructions
 from pwagents_old.users.llm import make_user
-from pwagents_old.web.environment import Agent, Context, WebEnvironment
-from pwagents_old.web.functions import Shop
 
 if TYPE_CHECKING:
     from pwagents.data.synthetic import Truth
-    from pwagents_old.web.recommender import RecommendersByTime
 
 # Code that decides, beside data, settings and policy, how an episode goes. The data's own code is left out:
 # their content hash is in each key.
@@ -114,14 +112,14 @@ class _Part(NamedTuple):
     Args:
         contexts: task_id -> what retrieval found for the instruction.
         known: likewise, what the user knows of it: P_ctx,0, whatever part of it the agent lacks.
-        recommenders: each user gets one that knows nothing of what comes after their first task of the split;
-            None where recommendation is not among the tasks.
+        shop: its recommenders know nothing of what comes after a user's first task of the split; it has none
+            if recommendation is not among the tasks.
     """
 
     split: Split
     contexts: Mapping[str, Context]
     known: Mapping[str, Context]
-    recommenders: "RecommendersByTime | None"
+    shop: Shop
 
 
 class Study:
@@ -145,7 +143,7 @@ class Study:
     """
 
     def __init__(self, settings: OrionSettings):
-        from pwagents_old.web.recommender import NoRecommender
+        from pwagents.shop.sasrec import RecommendersByTime
 
         self.settings, self.seed, self.output_dir = settings, settings.seed, settings.output_dir
         model = Models(settings.players, settings.output_dir / "runs" / "replies.sqlite")
@@ -188,7 +186,8 @@ class Study:
         if roles.teacher != "offline":
             self.llm_teacher = llm_teachers(model(roles.teacher), roles.shown)
         reviews = Embedder(self._cache_dir, REVIEW_TOKENS)
-        self._shop = Shop(self.benchmark, self.engine, NoRecommender(), reviews, settings.shop.observation)
+        none = RecommendersByTime([], [])
+        self._shop = Shop(self.benchmark, self.engine, none, reviews, settings.shop.observation)
 
         train, test = self._make_part(self._trained, "train"), self._make_part(self.held_out, "test")
         # task_id -> the part that it belongs to
@@ -221,24 +220,20 @@ class Study:
 
     def start(
         self, task: Task, context: Context | None = None, known: Benchmark | None = None
-    ) -> WebEnvironment:
+    ) -> Environment:
         """Begin a train or test task.
 
         Args:
             context: another than its own.
             known: the benchmark with other histories, where those are what is known.
         """
-        part, shop = self._parts[task.task_id], self._shop
-        if part.recommenders is not None:
-            first = self.benchmark.first_task(task.user_id, part.split)
-            shop = replace(shop, recommender=part.recommenders.at(first))
+        part = self._parts[task.task_id]
         context = context or part.contexts[task.task_id]
         # The user simulator knows P_ctx,0 and the final answer (Orion, 4.3).
         user = self._user and partial(self._user, profile=part.known[task.task_id].profile)
-        environment = WebEnvironment(shop, "multi_turn", user)
         history = (known or self.benchmark).history(task, part.split)
-        environment.reset(task, history, context, self._update)
-        return environment
+        own = {"split": part.split, "history": history, "context": context, "update": self._update}
+        return Environment(part.shop, task, "multi_turn", user=user, **own)
 
     @property
     def held_out_hash(self) -> str:
@@ -273,14 +268,15 @@ class Study:
             longest = max(map(len, self.benchmark.behaviors.values()))
             found = self.retrieve(split, self.benchmark, longest, own.l_c)
         if "recommend" not in own.task_types:
-            return _Part(split, found, known, None)
-        from pwagents_old.web.recommender import RecommendersByTime
+            return _Part(split, found, known, self._shop)
+        from pwagents.shop.sasrec import RecommendersByTime
 
         # Trained on these users and strangers; tasks of the split must not be foreseen.
         part, shop = benchmark_of(self.benchmark, users), self.settings.shop
         as_tested = replace(part, tasks={"test": part.tasks[split]})
         given = (as_tested, shop.recommender, self.seed, shop.rec_dates, self._cache_dir)
-        return _Part(split, found, known, RecommendersByTime.fit(*given))
+        shop = replace(self._shop, recommenders=RecommendersByTime.fit(*given))
+        return _Part(split, found, known, shop)
 
     def teacher(self, number: int, questions: int) -> Agent:
         """Who plays the agent in a round of the role-play, asking at most so many questions (by rules)."""

@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from pwagents.llm.chat import ChatModel
 from pwagents.schema import FUNCTION_OF, Action, Step, TaskType
 from pwagents.seeds import derive_seed
+from pwagents.shop.environment import Agent, BeliefState
 from pwagents.words import content_words, kind_of
 from pwagents_old.orion.agent import OrionAgent
 from pwagents_old.profiles.catalogue import (
@@ -26,7 +27,6 @@ from pwagents_old.profiles.catalogue import (
     find_bands,
     spaced_words,
 )
-from pwagents_old.web.environment import Agent, BeliefState
 
 NAMED = 3  # open attributes, at most, in a thought
 REVIEW_TEMPERATURE, TEMPERATURE = 1.0, 0.6  # of a language model: the paper's for RL's episodes (5.1)

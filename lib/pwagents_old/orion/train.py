@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
-from pwagents.errors import DataError, NotEvaluableError
-from pwagents.schema import Action, Split, Task
-from pwagents_old.cache import KEY, cached, hash_of
 from pwagents.data.splits import sample_tasks
+from pwagents.errors import DataError, NotEvaluableError
+from pwagents.profiles.contextual import Update
 from pwagents.results.tables import format_intervals
+from pwagents.schema import Action, Split, Task
+from pwagents.shop.environment import BeliefState, Environment, UserReply
+from pwagents_old.cache import KEY, cached, hash_of
 from pwagents_old.llm.folder import dropped_by_template, read_tokenizer
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.lm.base import base_model
@@ -44,13 +46,12 @@ from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.settings import OrionSettings
 from pwagents_old.orion.study import EPISODE, Study, make_study, role_facts
 from pwagents_old.profiles.catalogue import Catalogue
-from pwagents_old.profiles.update import OfflineUpdater, Update
+from pwagents_old.profiles.update import OfflineUpdater
 from pwagents_old.project import code_hash
 from pwagents_old.rl.rollout import Evaluate, Play, Rollout, play_batch, summarize
 from pwagents_old.rl.settings import GrpoSettings, PpoSettings, RlSettings
 from pwagents_old.rl.train import train_policy
 from pwagents_old.settings import plain
-from pwagents_old.web.environment import BeliefState, UserReply, WebEnvironment
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -131,7 +132,7 @@ def player(study: Study, tokenizer: Any, config: RlSettings, greedy: bool = Fals
     heat = {"temperature": config.temperature, "review_temperature": config.review_temperature}
     decoding = study.settings.decoding.greedy if greedy else replace(study.settings.decoding, **heat)
 
-    def start(task: Task) -> WebEnvironment:
+    def start(task: Task) -> Environment:
         episode = study.start(task)
         episode.user = episode.user and _answering(episode.user, lambda *_: UserReply("..."))
         episode.update = episode.update and _answering(episode.update, lambda profile, *_: Update(profile))

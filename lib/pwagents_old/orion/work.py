@@ -13,6 +13,7 @@ import pandas as pd
 from pwagents.llm.chat import Message
 from pwagents.schema import FUNCTION_OF, Action, Step
 from pwagents.seeds import rng
+from pwagents.shop.environment import BeliefState
 from pwagents_old.agents.conversation import transcript
 from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents_old.orion.agent import belief_states, orion_messages
@@ -20,7 +21,6 @@ from pwagents_old.orion.judge import holds, singular
 from pwagents_old.orion.study import Study
 from pwagents_old.orion.teacher import is_result
 from pwagents_old.profiles.catalogue import TOPIC, Trait, spaced_words
-from pwagents_old.web.environment import BeliefState
 
 REPEATS = 0.8  # Jaccard overlap of words from which a call repeats a line
 ANSWER, LINE = "an answer", "a line of the profile"

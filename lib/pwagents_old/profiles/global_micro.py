@@ -15,18 +15,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from pwagents.embedding import Embedder
 from pwagents.profiles.clusters import History, adaptive_clusters, embed_items
+from pwagents.profiles.contextual import ContextualProfile, ProfileLine
 from pwagents.schema import Product
 from pwagents.seeds import rng
 from pwagents_old import engine
-from pwagents.embedding import Embedder
-from pwagents_old.profiles.types import (
-    ContextualProfile,
-    GlobalProfile,
-    MicroProfile,
-    ProfileLine,
-    UserProfiles,
-)
+from pwagents_old.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 
 ALPHA = 15  # behaviours up to which a user gets no clusters (Orion, 5.1)
 L_C = 6  # behaviours that a micro-profile is made from, at most (Orion, 5.1)

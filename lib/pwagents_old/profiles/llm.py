@@ -14,13 +14,14 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from pwagents.embedding import count_tokens
 from pwagents.llm.chat import ChatModel, Message, Reply, Request
 from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.profiles.contextual import ContextualProfile, ProfileLine, Update
 from pwagents.schema import Behavior, Product, Step, Text, UserProfile
-from pwagents.embedding import count_tokens
 from pwagents_old.llm.replies import Reader, Result, Stray, ask_twice, read_reply
-from pwagents_old.profiles.types import OTHER, ContextualProfile, GlobalProfile, MicroProfile, ProfileLine
-from pwagents_old.profiles.update import Update, last_results, settle
+from pwagents_old.profiles.types import OTHER, GlobalProfile, MicroProfile
+from pwagents_old.profiles.update import last_results, settle
 from pwagents_old.project import read_yaml
 
 MOST_LINES = 10  # of a list of preferences, as models are asked

@@ -7,11 +7,11 @@ these" means nothing without what was shown.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
-from typing import NamedTuple
 
-from pwagents.schema import Step, Usage
+from pwagents.profiles.contextual import ContextualProfile, ProfileLine, Update
+from pwagents.schema import Step
 from pwagents.words import content_words
 from pwagents_old.profiles.catalogue import (
     TOPIC,
@@ -23,7 +23,6 @@ from pwagents_old.profiles.catalogue import (
     spaced_words,
     split_clauses,
 )
-from pwagents_old.profiles.types import ContextualProfile, ProfileLine
 
 _SEVERAL = ("feature", "mention")  # one may state a second value of these without taking back the first
 # "$20", "around 20 dollars", "no more than 15 bucks"
@@ -34,17 +33,6 @@ _AMOUNT = re.compile(
 )
 _OWN_WORDS = 6  # of an answer without any known value, at most
 _FEW = 3  # products, at least, before what they share is inferred to be unwanted
-
-
-class Update(NamedTuple):
-    """The next contextual profile, and what it cost where a language model made it."""
-
-    profile: ContextualProfile
-    usage: Usage | None = None
-
-
-# G_update: P_ctx,t-1, the instruction, and the session so far, whose last step is the new one -> P_ctx,t.
-Updater = Callable[[ContextualProfile, str, Sequence[Step]], Update]
 
 
 def settle(profile: ContextualProfile, new: Sequence[ProfileLine]) -> ContextualProfile:

@@ -22,12 +22,12 @@ from typing import Any
 
 from pwagents.schema import FUNCTION_OF, Action, Protocol
 from pwagents.seeds import rng
+from pwagents.shop.environment import BeliefState
 from pwagents_old.lm.complete import complete
 from pwagents_old.puma.labels import as_text
 from pwagents_old.puma.memory import RECOMMEND, REVIEW, SEARCH, Recall, TaskMemory
 from pwagents_old.puma.prompts import Prompts
 from pwagents_old.puma.settings import Method
-from pwagents_old.web.environment import BeliefState
 
 NAME_TOKENS = 32  # of a function's name, at most (``PUMA/scripts/generate_function.sh``)
 ARGUMENT = {SEARCH: "query", RECOMMEND: "product_sequence", REVIEW: "review"}

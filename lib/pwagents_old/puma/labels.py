@@ -36,11 +36,11 @@ from pwagents.errors import NotEvaluableError
 from pwagents.llm.chat import ChatModel, Request, ask_all
 from pwagents.results.metrics import attempts
 from pwagents.schema import FUNCTION_OF, Action, Product, Split, Task
+from pwagents.shop.environment import BeliefState, Environment
 from pwagents_old.llm.make import Models
 from pwagents_old.puma.memory import SEARCH, TaskMemory
 from pwagents_old.puma.prompts import Prompts
 from pwagents_old.puma.settings import LabelKind, PreferenceSettings, PumaPlayers
-from pwagents_old.web.environment import BeliefState, WebEnvironment
 
 MOST_RECOMMENDED = 30  # ids in a label, as many as the function reads
 Outcome = Literal["differs", "tie", "one text"]  # of a pair: what it teaches
@@ -72,7 +72,7 @@ def as_text(parameter: str | Sequence[str]) -> str:
 
 
 QueryWriter = Callable[[Sequence[Begun]], list[str]]
-StartEpisode = Callable[[Task], WebEnvironment]
+StartEpisode = Callable[[Task], Environment]
 
 
 def begin_tasks(tasks: Sequence[Task], start: StartEpisode) -> list[Begun]:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pwagents.agents.memory import closest_first
 from pwagents.agents.offline import words
+from pwagents.embedding import Embedder
 from pwagents.profiles.clusters import section
 from pwagents.schema import FUNCTION_OF, Behavior, Product
+from pwagents.shop.environment import BeliefState
 from pwagents.words import word_list
-from pwagents.embedding import Embedder
 from pwagents_old.puma.settings import Method
-from pwagents_old.web.environment import BeliefState
 from pwagents_old.web.official_prompts import tell_product
 
 if TYPE_CHECKING:

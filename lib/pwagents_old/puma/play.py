@@ -16,10 +16,11 @@ import pandas as pd
 
 from pwagents.agents.memory import Memory
 from pwagents.agents.offline import FunctionClassifier, RuleAgent
+from pwagents.data.splits import sample_tasks
 from pwagents.progress import progress
 from pwagents.schema import Action, Protocol, Task, Trajectory
+from pwagents.shop.environment import Agent
 from pwagents_old.benchmark.plain import tell_repurchases
-from pwagents.data.splits import sample_tasks
 from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
 from pwagents_old.lm.launch import side_by_side
 from pwagents_old.project import code_hash, write_aside
@@ -30,7 +31,6 @@ from pwagents_old.puma.study import PumaStudy, make_base
 from pwagents_old.puma.train import PumaModels, Trained
 from pwagents_old.puma.worlds import load_worlds
 from pwagents_old.settings import plain
-from pwagents_old.web.environment import Agent, run_episode
 
 PLAIN = "Plain agent"
 # The rooms that decide, beside data, settings and models, how an episode goes.
@@ -108,9 +108,9 @@ def play_at_once(
             acted = act(begun)
             actions.update({each.task.task_id: action for each, action in zip(begun, acted, strict=True)})
         environment = study.begin_test(task, protocol)
-        return run_episode(environment, task, environment.state.history, lambda _: actions[task.task_id])
+        return environment.play(lambda _: actions[task.task_id])
 
-    shop = plain(settings.shop) | study.shops.params(protocol)
+    shop = plain(settings.shop) | study.shop.facts(protocol)
     facts = {"data": study.worlds.tested.content_hash, "code": code_hash(*CODE), "shop": shop}
     facts |= {"protocol": protocol, "seed": study.seed}
     return run_episodes(
@@ -137,7 +137,7 @@ def time_agents(study: PumaStudy, agents: Mapping[str, Agent]) -> pd.DataFrame:
         for i, task in enumerate(progress([tasks[0], *tasks], desc="time", unit="episode")):
             environment = study.begin_test(task, study.protocol)
             begin = time.perf_counter()
-            run_episode(environment, task, environment.state.history, agent)
+            environment.play(agent)
             if i:  # the first one only loads what has to be loaded
                 rows.append((name, task.task_id, task.user_id, time.perf_counter() - begin))
     return pd.DataFrame(rows, columns=["method", "task_id", "user_id", "seconds"])

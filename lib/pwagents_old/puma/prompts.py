@@ -6,10 +6,10 @@ Both are plain text without a chat template, with the placeholders of the publis
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pwagents.shop.environment import BeliefState
 from pwagents_old.agents.conversation import HISTORY, TASK_SPECIFIC
 from pwagents_old.lm.exercises import function_prompt, parameter_prompt
 from pwagents_old.puma.memory import REVIEW, Recall
-from pwagents_old.web.environment import BeliefState
 from pwagents_old.web.official_prompts import MARK, fill, official_prompts, published_category
 
 OFTEN = "Often:"  # before the word of the hint

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from pwagents.schema import Protocol, Task
 from pwagents.embedding import Embedder
+from pwagents.schema import Protocol, Task
+from pwagents.shop.environment import Environment, Shop
+from pwagents.shop.search import build_search_engine
 from pwagents_old.llm.folder import read_tokenizer
 from pwagents_old.lm.base import base_model
 from pwagents_old.lm.exercises import ExerciseText
@@ -32,10 +34,6 @@ from pwagents_old.puma.memory import REVIEW, SEARCH, Recall, TaskMemory
 from pwagents_old.puma.prompts import load_prompts
 from pwagents_old.puma.settings import LabelKind, Method, PumaNotebook
 from pwagents_old.puma.worlds import Worlds, purchases_to_learn_from
-from pwagents_old.web.environment import WebEnvironment
-from pwagents_old.web.functions import Shop
-from pwagents.shop.search import build_search_engine
-from pwagents_old.web.shops import Shops
 
 
 def make_base(settings: PumaNotebook, worlds: Worlds) -> Path:
@@ -59,26 +57,26 @@ class PumaStudy:
         base: the folder of the model that all trainings start from. Its tokenizer cuts the memory.
 
     Attributes:
-        shops: those to be tested in, as of notebook 03.
+        shop: the one to be tested in, as of notebook 03.
         learning_shop: where train tasks are played.
         seed: of data, shops and samples of tasks, whatever the seed of trainings.
     """
 
     def __init__(self, worlds: Worlds, settings: PumaNotebook, base: Path):
-        from pwagents_old.web.recommender import Recommender  # imports torch
+        from pwagents.shop.sasrec import Recommender, RecommendersByTime  # imports torch
 
         self.worlds, self.settings, self.base, self.seed = worlds, settings, base, settings.seed
         shop, seed, cache = settings.shop, settings.seed, settings.output_dir / "cache"
-        self.shops = Shops(worlds.tested, shop, settings.data, seed, cache)
-        if self.protocol == "published" and self.shops.published:
-            recommender = self.shops.published.recommender
-        else:
+        self.shop = Shop.open(worlds.tested, shop, seed, cache, settings.data)
+        recommender = self.shop.published if self.protocol == "published" else None
+        if recommender is None:
             bought = purchases_to_learn_from(worlds)
             recommender = Recommender.fit(bought, shop.recommender, seed, cache_dir=cache)
         engine = build_search_engine(worlds.learned.products, shop.search_engine, cache)
         # A reported score is computed alone, to the last bit; the many candidates of DPO are not reported.
         at_once = Embedder(cache, max_tokens=512, batch_size=64)
-        self.learning_shop = Shop(worlds.learned, engine, recommender, at_once, shop.observation)
+        always = RecommendersByTime([0], [recommender])
+        self.learning_shop = Shop(worlds.learned, engine, always, at_once, shop.observation)
 
         self.prompts = load_prompts(settings.study.official_repo)
         embedder = Embedder(cache, shop.max_tokens, batch_size=64)
@@ -90,17 +88,13 @@ class PumaStudy:
         """What may be known, in training and at the test."""
         return self.settings.study.protocol
 
-    def start(self, task: Task) -> WebEnvironment:
+    def start(self, task: Task) -> Environment:
         """Begin a train task in the shop to learn in."""
-        environment = WebEnvironment(self.learning_shop)
-        environment.reset(task, self.worlds.learned.history(task, "train", self.protocol))
-        return environment
+        return Environment(self.learning_shop, task, protocol=self.protocol, split="train")
 
-    def begin_test(self, task: Task, protocol: Protocol) -> WebEnvironment:
+    def begin_test(self, task: Task, protocol: Protocol) -> Environment:
         """Begin a test task in the shop to be tested in."""
-        environment = WebEnvironment(self.shops.of(task, protocol))
-        environment.reset(task, self.worlds.tested.history(task, "test", protocol))
-        return environment
+        return Environment(self.shop, task, protocol=protocol)
 
     @cached_property
     def begun(self) -> list[Begun]:

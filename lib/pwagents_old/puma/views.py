@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
+from pwagents.results.tables import recommender_name
 from pwagents.schema import TASK_TYPES
 from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents_old.puma.labels import Label, Pair, as_text
@@ -54,12 +55,13 @@ def circumstances(study: PumaStudy) -> str:
     settings, protocol = study.settings, study.protocol
     whose = " of users that no training saw" if settings.study.training_users else ""
     kind = "the task asks for" if protocol == "published" else "step 1 names"
+    recommender = recommender_name(study.shop, settings.shop.recommender.loss, protocol)
     return (
         f"Single-turn, protocol {protocol.replace('_', '-')}, source {settings.data.source}, "
         f"{len(study.worlds.tasks):,} test tasks{whose}. Backbone: {settings.base.backbone}; "
         f"{study.prompts.origin}; labels: {settings.study.labels.replace('_', '-')}. Memory: "
         f"{settings.study.memory_tokens} tokens of its tokenizer, of the function that the task asks "
-        f"for, and at the test of the one that {kind}. Recommender: {study.shops.recommender_name(protocol)}."
+        f"for, and at the test of the one that {kind}. Recommender: {recommender}."
         + " References are leak-free: they know less."
         * (protocol == "published")
     )

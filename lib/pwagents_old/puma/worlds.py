@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pwagents.data import load_benchmark
-from pwagents.data.splits import parting_date
+from pwagents.data.splits import parting_date, sample_tasks
 from pwagents.schema import Benchmark, Product, Task
-from pwagents.data.splits import sample_tasks
 from pwagents_old.puma.settings import PumaNotebook
 
 
@@ -94,7 +93,7 @@ def purchases_to_learn_from(worlds: Worlds) -> dict[str, list[str]]:
 
     What parameters achieve must not come from a recommender that has seen the answer.
     """
-    from pwagents_old.web.recommender import purchases_of_strangers
+    from pwagents.shop.sasrec import purchases_of_strangers
 
     world, date = worlds.learned, worlds.date
     first = {task.user_id: world.first_task(task.user_id, "train") for task in world.tasks["train"]}

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from pwagents.schema import Task, Trajectory
 from pwagents.results.metrics import grade
-from pwagents_old.web.environment import BeliefState, WebEnvironment
+from pwagents.schema import Task, Trajectory
+from pwagents.shop.environment import BeliefState, Environment
 
 # task -> an environment in which it has begun
-StartEpisode = Callable[[Task], WebEnvironment]
+StartEpisode = Callable[[Task], Environment]
 Episode = tuple[Sequence[BeliefState], Trajectory]  # the belief states before its steps, and these
 # episodes -> the parts of their reward by name, each a list of R_t an episode; an episode earns their sum
 StepRewards = Callable[[Sequence[Episode]], dict[str, list[list[float]]]]

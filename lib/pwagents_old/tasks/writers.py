@@ -18,11 +18,11 @@ from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.progress import progress
 from pwagents.schema import Behavior, Benchmark, Product, Task, TaskType, UserProfile
 from pwagents.seeds import rng
+from pwagents.shop.environment import full_text
 from pwagents.words import gives_away, kind_of, section_of
 from pwagents_old.llm.replies import ask_twice
 from pwagents_old.profiles.types import OTHER
 from pwagents_old.project import read_yaml
-from pwagents_old.web.functions import full_text
 
 # Words, at most; ours: the papers do not print their limits.
 LIMITS: dict[TaskType, int] = {"search": 40, "recommend": 25, "review": 50}

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 
 from pwagents.errors import InfrastructureError
-from pwagents.schema import Behavior, Product, Step, Task, Trajectory
 from pwagents.results.metrics import grade
+from pwagents.schema import Product, Step, Task, Trajectory
+from pwagents.shop.environment import Agent, Environment, UserReply, compact_text
 from pwagents_old.users.rules import is_result, is_review
-from pwagents_old.web.environment import Agent, UserReply, WebEnvironment, run_episode
-from pwagents_old.web.functions import compact_text
 
 # Enter reaches the kernel at once, while the last letters typed may still be on their way: the browser waits
 # for the kernel's answer to one change before it sends the next.
@@ -24,7 +23,7 @@ class HumanUser:
     A notebook cannot hear the box while a cell runs. :meth:`play` lets the episode run beside it::
 
         human = HumanUser(benchmark.products)
-        episode = human.play(WebEnvironment(shop, "multi_turn", human), task, history, agent)
+        episode = human.play(Environment(shop, task, "multi_turn", user=human), agent)
 
     Look at ``episode.result()`` in a later cell, once the box says that the session has ended.
 
@@ -74,20 +73,19 @@ class HumanUser:
             self._show([*lines, f"You: {answer}", "", "(The agent is at work.)"])
             return UserReply(answer)
 
-    def play(
-        self, environment: WebEnvironment, task: Task, history: tuple[Behavior, ...], agent: Agent
-    ) -> "Future[Trajectory]":
+    def play(self, environment: Environment, agent: Agent) -> "Future[Trajectory]":
         """Display the box and play an episode of the multi-turn track beside it; at the end the box shows the
         score, and the future holds the trajectory, or what was raised."""
         from IPython.display import display
 
+        task = environment.task
         self._show([*self._lines(task, ()), "", "(The agent is at work.)"])
         display(self.widget)
         future: Future[Trajectory] = Future()
 
         def run() -> None:
             try:
-                trajectory = run_episode(environment, task, history, agent)
+                trajectory = environment.play(agent)
             except Exception as error:
                 self.page.value += f"<p><b>{html.escape(f'The session has ended: {error}')}</b></p>"
                 future.set_exception(error)

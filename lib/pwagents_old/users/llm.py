@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 
 from pwagents.llm.chat import ChatModel, Message
 from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.profiles.contextual import ContextualProfile
 from pwagents.schema import Benchmark, Product, Step, Task, Usage, UserProfile
-from pwagents_old.profiles.types import ContextualProfile
+from pwagents.shop.environment import UserReply, UserSimulator, compact_text, full_text
 from pwagents_old.users.rules import DIFFICULT, REFUSALS, RuleUser, is_result, is_review, leaks
-from pwagents_old.web.environment import UserReply, UserSimulator
-from pwagents_old.web.functions import compact_text, full_text
 from pwagents_old.web.official_prompts import MARK, Prompts, fill, tell_product, tell_profile
 
 SAMPLING = {"temperature": 1.0, "max_tokens": 150}  # as in the published code

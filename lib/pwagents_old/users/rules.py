@@ -17,12 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pwagents.profiles.contextual import ContextualProfile
 from pwagents.schema import Product, Review, Step, Task, UserProfile
 from pwagents.seeds import rng
-from pwagents_old.profiles.types import ContextualProfile
-from pwagents_old.project import read_yaml
-from pwagents_old.web.environment import UserReply
-from pwagents_old.web.functions import DETAILS_FUNCTION
+from pwagents.shop.environment import DETAILS_FUNCTION, UserReply
 from pwagents.shop.search import product_text
 from pwagents.words import (
     content_words,
@@ -33,6 +31,7 @@ from pwagents.words import (
     stars_in_words,
     word_list,
 )
+from pwagents_old.project import read_yaml
 
 _QUESTION = re.compile(
     r"\?|\b(what|which|how|do you|would you|could you|can you|tell me|let me know|describe|specify|share)\b",

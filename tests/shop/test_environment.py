@@ -8,12 +8,10 @@ from dataclasses import replace
 import pytest
 
 from pwagents.errors import NotEvaluableError
+from pwagents.profiles.contextual import Context, ContextualProfile, ProfileLine, Update
 from pwagents.results.metrics import attempts, grade
 from pwagents.schema import FUNCTION_OF, Action, Usage
-from pwagents_old.profiles.types import ContextualProfile, ProfileLine
-from pwagents_old.profiles.update import Update
-from pwagents_old.web.environment import MAX_STEPS, Context, UserReply, WebEnvironment
-from pwagents_old.web.functions import DETAILS_FUNCTION, tool_schemas
+from pwagents.shop.environment import DETAILS_FUNCTION, MAX_STEPS, Environment, UserReply, tool_schemas
 
 ASK = Action(name="respond", arguments={"content": "Which color?"})
 STOP = Action(name="stop")
@@ -32,9 +30,7 @@ def begin(shop, task_of):
     """``begin("search", ...)``: an environment in which the task of the type has begun."""
 
     def make(task_type="search", track="multi_turn", shop=shop, user=None, **options):
-        environment = WebEnvironment(shop, track, user)
-        environment.reset(task_of[task_type], **options)
-        return environment
+        return Environment(shop, task_of[task_type], track, user=user, **options)
 
     return make
 
@@ -64,7 +60,7 @@ def test_a_malformed_call_is_an_observation_of_one_line(begin, name, arguments, 
     step = environment.step(Action(name=name, arguments=arguments))
     assert message in step.error and step.observation.text == f"Error: {step.error}"
     assert "\n" not in step.error and step.error_kind in ("wrong_arguments", "unknown_function")
-    assert not environment.done and grade(environment.trajectory).attempts == 0
+    assert environment.end is None and grade(environment.trajectory).attempts == 0
 
 
 def test_respond_reaches_the_user_and_every_end_is_told(begin, task_of):
@@ -83,18 +79,15 @@ def test_respond_reaches_the_user_and_every_end_is_told(begin, task_of):
     assert environment.trajectory.end == "cut_off", "nobody has ended it"
     environment.step(STOP)
     assert environment.end == "stop"
-    environment.reset(task_of["search"])
+    environment = begin()
     ends = [environment.step(search("mat")) and environment.end for _ in range(MAX_STEPS)]
     assert ends == [None] * 9 + ["steps"]
 
 
-def test_a_refused_task_leaves_no_task_open(begin, task_of):
-    environment = begin()
+def test_a_review_task_without_a_real_review_is_refused(shop, task_of):
     empty = task_of["review"].review.model_copy(update={"text": " "})
     with pytest.raises(NotEvaluableError, match=task_of["review"].task_id):
-        environment.reset(task_of["review"].model_copy(update={"review": empty}))
-    with pytest.raises(RuntimeError, match="no task is under way"):
-        environment.step(search("red"))
+        Environment(shop, task_of["review"].model_copy(update={"review": empty}))
 
 
 def test_tool_schemas_come_from_the_signatures():
@@ -127,8 +120,7 @@ def test_another_target_leaves_the_state_as_it_is(shop, benchmark, task_of):
     for task in (task_of["search"], task_of["recommend"]):
         states, results = [], set()
         for target in [task.target, *list(benchmark.products)[:20]]:
-            environment = WebEnvironment(shop, "multi_turn")
-            environment.reset(task.model_copy(update={"target": target}))
+            environment = Environment(shop, task.model_copy(update={"target": target}), "multi_turn")
             for action in [search(title_of(benchmark, task)), *map(search, ("mat", "lamp", "headphones"))]:
                 environment.step(action)
             states.append(environment.state)

@@ -10,11 +10,17 @@ import pytest
 import torch
 
 from pwagents.errors import DataError
-from pwagents_old.web import sasrec
-from pwagents_old.web.recommender import Recommender
-from pwagents_old.web.sasrec import SasRec, sequence_loss, train_sasrec, training_windows
+from pwagents.shop import sasrec
+from pwagents.shop.sasrec import (
+    Recommender,
+    SasRec,
+    find_published,
+    load_published,
+    sequence_loss,
+    train_sasrec,
+    training_windows,
+)
 from pwagents_old.web.settings import SasRecSettings
-from pwagents_old.web.shops import find_published, load_published
 
 TINY = SasRecSettings(hidden=4, blocks=2, heads=2, max_length=5, dropout=0.5, epochs=2, batch_size=4)
 LEARNS = SasRecSettings(

@@ -6,6 +6,7 @@ with a second, plain reading of PersonalWAB's section 3.3, written here and used
 
 import json
 import re
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -17,11 +18,9 @@ from hypothesis import strategies as st
 from pwagents.embedding import Embedder
 from pwagents.results.metrics import attempts, grade
 from pwagents.schema import Action, Behavior, Benchmark, Product, Review, Task, Trajectory
+from pwagents.shop.environment import Environment, Shop
+from pwagents.shop.sasrec import Recommender, RecommendersByTime, SasRec
 from pwagents.shop.search import build_search_engine
-from pwagents_old.web.environment import WebEnvironment
-from pwagents_old.web.functions import Shop
-from pwagents_old.web.recommender import Recommender
-from pwagents_old.web.sasrec import SasRec
 from pwagents_old.web.settings import SasRecSettings
 
 SEARCH, RECOMMEND, REVIEW = "search_product_by_query", "get_recommendations_by_history", "add_product_review"
@@ -84,7 +83,7 @@ def result_accuracy(shop, task, arguments):
     if task.type == "search":
         ranking = [asin for asin, _ in shop.search_engine.search(arguments["query"], 999)]
     else:
-        ranking = shop.recommender.recommend(arguments["product_sequence"], 999)
+        ranking = shop.recommenders.recommenders[0].recommend(arguments["product_sequence"], 999)
     return equation_1(ranking, task.target)
 
 
@@ -112,15 +111,14 @@ def paper_grade(shop, task, calls, track):
     }
 
 
-def play(shop, task, calls, track="multi_turn", environment=None):
+def play(shop, task, calls, track="multi_turn"):
     """The calls as one episode. Those after its end must be refused and leave it as it is."""
-    environment = environment or WebEnvironment(shop, track, details=True)
-    environment.reset(task)
+    environment = Environment(shop, task, track, details=True, history=())
     for name, arguments in calls:
         action = Action(name=name, arguments=arguments)
-        if environment.done:
+        if environment.end is not None:
             before = environment.trajectory
-            with pytest.raises(RuntimeError, match="reset"):
+            with pytest.raises(RuntimeError, match="has ended"):
                 environment.step(action)
             assert environment.trajectory == before
         else:
@@ -166,9 +164,10 @@ def small_shop(products, recommender=None):
     """A shop of few products without anything to embed."""
     catalogue = {product.parent_asin: product for product in products}
     purchase = Behavior(parent_asin=next(iter(catalogue)), timestamp=1, review=FINE)
-    benchmark = Benchmark("small", catalogue, {"u": (purchase,)}, {"test": ()})
+    benchmark = Benchmark("small", catalogue, {"u": (purchase,)}, {"test": (task_for(min(catalogue)),)})
     recommender = recommender or recommender_by_scores(dict.fromkeys(catalogue, 0))
-    return Shop(benchmark, build_search_engine(catalogue), recommender, None, observation="compact")
+    always = RecommendersByTime([0], [recommender])
+    return Shop(benchmark, build_search_engine(catalogue), always, None, observation="compact")
 
 
 def mat(asin, **fields):
@@ -185,7 +184,9 @@ def shop(benchmark):
     index = {asin: item for item, asin in enumerate(sorted(benchmark.products), start=1)}
     engine = build_search_engine(benchmark.products)
     recommender = Recommender(sasrec(len(index)), index)
-    return Shop(benchmark, engine, recommender, Embedder(), observation="compact")
+    benchmark = replace(benchmark, behaviors={"u": ()}, tasks={"test": (task_for(min(index)),)})
+    always = RecommendersByTime([0], [recommender])
+    return Shop(benchmark, engine, always, Embedder(), observation="compact")
 
 
 asins = st.integers(0, 150).map(lambda number: f"B0{number}")  # one search term each; some begin as others do
@@ -307,7 +308,7 @@ def calls(shop, task):
 
 def tasks(shop):
     """Targets that the recommender likes, so that some attempts succeed."""
-    liked = st.sampled_from(shop.recommender.recommend([min(shop.benchmark.products)], 20))
+    liked = st.sampled_from(shop.recommenders.recommenders[0].recommend([min(shop.benchmark.products)], 20))
     real = st.builds(Review, rating=st.just(4), text=reviews)
     return st.builds(task_for, liked | known_ids(shop), st.sampled_from(sorted(ASKED_FOR)), real)
 
@@ -315,14 +316,13 @@ def tasks(shop):
 @settings(max_examples=60)
 @given(st.data(), st.sampled_from(["single_turn", "multi_turn"]))
 def test_an_episode_is_graded_as_the_paper_reads(shop, data, track):
-    """Whatever the environment was used for before."""
+    """Whatever was played in the shop before."""
     task = data.draw(tasks(shop))
     made = calls(shop, task)
     on_and_on = (made | call_of(DETAILS, known_ids(shop))).map(lambda call: [call] * 14)
     called = data.draw(st.lists(made, max_size=14) | st.lists(made, min_size=12, max_size=14) | on_and_on)
-    environment = WebEnvironment(shop, track, details=True)
-    play(shop, task_for(task.target), data.draw(st.lists(made, max_size=5)), environment=environment)
-    trajectory = play(shop, task, called, environment=environment)
+    play(shop, task_for(task.target), data.draw(st.lists(made, max_size=5)), track)
+    trajectory = play(shop, task, called, track)
     result = grade(trajectory)
     expected = paper_grade(shop, task, called, track)
     assert result.model_dump() == pytest.approx(expected, abs=1e-5)

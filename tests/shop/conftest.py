@@ -4,9 +4,9 @@ import pytest
 
 from pwagents.data.synthetic import make_world
 from pwagents.settings import WorldSettings
+from pwagents.shop.environment import Shop
+from pwagents.shop.sasrec import Recommender, RecommendersByTime
 from pwagents.shop.search import build_search_engine
-from pwagents_old.web.functions import Shop
-from pwagents_old.web.recommender import Recommender
 from pwagents_old.web.settings import SasRecSettings
 
 
@@ -27,4 +27,5 @@ def world():
 def shop(benchmark):
     sequences = {u: [b.parent_asin for b in benchmark.train_period(u)] for u in benchmark.behaviors}
     recommender = Recommender.fit(sequences, SasRecSettings(epochs=1), seed=0, cache_dir=None)
-    return Shop(benchmark, build_search_engine(benchmark.products), recommender, WordOverlap())
+    always = RecommendersByTime([0], [recommender])
+    return Shop(benchmark, build_search_engine(benchmark.products), always, WordOverlap())
