@@ -1,6 +1,7 @@
 """Figures as files, drawn again from their numbers: the same bytes, or another style and format."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -77,9 +78,26 @@ def files(folder, kind):
     return {path.name: path.read_bytes() for path in sorted(folder.glob(f"*.{kind}"))}
 
 
-def test_drawn_again_by_another_process_they_are_the_same_bytes(folder):
+OWN_RC = """
+backend: TkAgg
+text.usetex: True
+savefig.transparent: True
+savefig.bbox: tight
+figure.dpi: 200
+axes.formatter.use_locale: True
+axes.spines.top: False
+legend.frameon: False
+lines.markeredgewidth: 3
+errorbar.capsize: 6
+"""
+
+
+@pytest.mark.parametrize("matplotlibrc", ["", OWN_RC], ids=["default", "own matplotlibrc"])
+def test_drawn_again_by_another_process_they_are_the_same_bytes(folder, tmp_path, matplotlibrc):
+    (tmp_path / "matplotlibrc").write_text(matplotlibrc)
     command = [sys.executable, "-m", "pwagents_old.notebook.figures", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    env = os.environ | {"MPLCONFIGDIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"Drawn: {folder / 'redrawn'}"
     for kind in ("png", "svg"):
