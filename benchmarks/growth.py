@@ -39,7 +39,7 @@ from pwagents.data.synthetic import make_world
 from pwagents.embedding import DIMENSION, Embedder
 from pwagents.schema import FUNCTION_OF, Task
 from pwagents.seeds import rng
-from pwagents.settings import WorldSettings
+from pwagents.settings import SasRecSettings, WorldSettings
 from pwagents.shop.environment import BeliefState, Shop, run_episode
 from pwagents.shop.sasrec import Recommender, RecommendersByTime, SasRec
 from pwagents.shop.search import build_search_engine
@@ -47,7 +47,6 @@ from pwagents_old.evaluation.episodes import run_episodes
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.global_micro import profile_users
 from pwagents_old.profiles.offline import OfflineProfiler
-from pwagents_old.web.settings import SasRecSettings
 
 LADDERS = {  # what grows -> sizes as (products, users)
     "products": [(3_000, 1_000), (36_000, 1_000), (360_000, 1_000)],

@@ -23,10 +23,10 @@ from pwagents import portable
 from pwagents.data.splits import sample_tasks
 from pwagents.results.statistics import by_task
 from pwagents.schema import Task
+from pwagents.settings import Kind, load_settings
 from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame, require_played
 from pwagents_old.lm.settings import BaseSettings
 from pwagents_old.notebook.reference import PRESET, REFERENCE, read_episodes, read_lines
-from pwagents_old.notebook.settings import Kind, load_settings
 from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.settings import SftNotebook
 from pwagents_old.orion.study import make_study
@@ -85,7 +85,7 @@ def orion(output: Path) -> pd.DataFrame:
 def load(notebook: str, kind: type[Kind], output: Path, changes: Mapping[str, Any]) -> Kind:
     """The settings of the preset laptop with these changes, on all that the CPU has."""
     flat = {"preset": PRESET, "output_dir": str(output.absolute()), "stored_runs_only": False}
-    return load_settings(notebook, kind, {**flat, **changes})
+    return load_settings(notebook, {**flat, **changes}, kind)
 
 
 def from_reference(

@@ -72,7 +72,7 @@ def overrides(
     """What a notebook's parameters cell changes of the paper preset.
 
     Args:
-        preset: the notebook's values, from :func:`pwagents_old.notebook.settings.settings_values`.
+        preset: the notebook's values, from :func:`pwagents.settings.settings_values`.
         models, data: folders of the stand-ins, the Qwen2 first; ``url``: of the endpoint.
     """
     changed = _changed(preset, SIZES, models)
@@ -172,9 +172,8 @@ def save_clone(folder: Path) -> Path:
     import torch
 
     from pwagents.data.synthetic import make_world
-    from pwagents.settings import WorldSettings
+    from pwagents.settings import SasRecSettings, WorldSettings
     from pwagents.shop.sasrec import SasRec
-    from pwagents_old.web.settings import SasRecSettings
 
     from .clone import make_clone
     from .personalwab_files import records, write_records

@@ -17,7 +17,7 @@ from pwagents.data.synthetic import make_world
 from pwagents.embedding import Embedder
 from pwagents.results import references
 from pwagents.schema import Benchmark
-from pwagents.settings import WorldSettings
+from pwagents.settings import SasRecSettings, WorldSettings
 from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.sasrec import RecommendersByTime, training_sequences
 from pwagents.shop.search import build_search_engine
@@ -27,7 +27,6 @@ from pwagents_old.agents.methods import METHODS
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.global_micro import contextual_profile, profile_users
 from pwagents_old.profiles.offline import OfflineProfiler
-from pwagents_old.web.settings import SasRecSettings
 
 from .agents.conftest import ScriptedModel, call
 

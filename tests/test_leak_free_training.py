@@ -14,8 +14,8 @@ import pytest
 from pwagents.data.amazon import load_amazon
 from pwagents.data.splits import parting_date
 from pwagents.schema import Action, Benchmark, Review, Task
+from pwagents.settings import settings_values
 from pwagents_old.lm.small import make_small_model
-from pwagents_old.notebook.settings import settings_values
 from pwagents_old.orion import study as orion_study
 from pwagents_old.orion import train as orion_train
 from pwagents_old.orion.agent import belief_states
@@ -80,7 +80,7 @@ def load_marked(data, seed):
 
 def settings_of(notebook, kind, folder, **groups):
     """Those of preset smoke, with as many real users."""
-    values = settings_values(notebook, kind, {"preset": "smoke"})
+    values = settings_values(notebook, {"preset": "smoke"}, kind)
     values["data"] |= {"source": "amazon", "data_dir": str(REAL), "n_products": 800}
     for group, changes in groups.items():
         values[group] |= changes

@@ -12,10 +12,10 @@ import pytest
 from safetensors.torch import load_file
 
 from pwagents.schema import FUNCTION_OF
+from pwagents.settings import settings_values
 from pwagents_old.agents.methods import TRACKS
 from pwagents_old.llm.store import ResponseStore
 from pwagents_old.notebook.preflight import kind_of
-from pwagents_old.notebook.settings import settings_values
 from pwagents_old.rl.log import read_rows
 
 from .llm.server import ChatServer
@@ -76,7 +76,7 @@ def execute(stand_ins, kernel, tmp_path):
         nbformat.write(fresh, tmp_path / "fresh.ipynb")
         executed = tmp_path / "executed.ipynb"
         with ChatServer(reply=answer) as server:
-            preset = settings_values(notebook, kind_of(notebook), {"preset": "paper"})
+            preset = settings_values(notebook, {"preset": "paper"}, kind_of(notebook))
             parameters = overrides(preset, *stand_ins, server.url, output)
             parameters[group] = parameters.get(group, {}) | changes
             options = {"km": kernel, "kernel_name": "python3", "progress_bar": False}

@@ -13,11 +13,11 @@ from pwagents import __main__ as shell
 from pwagents.data.synthetic import make_world
 from pwagents.results.metrics import grade
 from pwagents.schema import Trajectory
+from pwagents.settings import load_settings, settings_values
 from pwagents_old.benchmark.settings import DataNotebook
 from pwagents_old.notebook.forecast import forecast
 from pwagents_old.notebook.preflight import kind_of
 from pwagents_old.notebook.reference import read_episodes
-from pwagents_old.notebook.settings import load_settings, settings_values
 
 from .notebook.notebooks import ROOT, parameters_of
 
@@ -73,7 +73,7 @@ def test_a_papermill_command_sets_what_the_notebook_has(command, monkeypatch, tm
     if "data_dir" in given:  # its files are not there
         given |= {"source": "", "data_dir": ""}
     for notebook in ("01_data", "03_benchmark") if name == "$nb" else (name,):
-        loaded = load_settings(notebook, kind_of(notebook), parameters_of(notebook) | given)
+        loaded = load_settings(notebook, parameters_of(notebook) | given, kind_of(notebook))
         assert loaded.output_dir == ROOT / given["output_dir"]
 
 
@@ -99,7 +99,7 @@ def test_readme_has_five_findings_with_a_number_each():
 
 def test_guide_says_what_preset_paper_is_estimated_to_cost():
     for notebook in ("03_benchmark", "07_ablations"):
-        values = settings_values(notebook, kind_of(notebook), {"preset": "paper"})
+        values = settings_values(notebook, {"preset": "paper"}, kind_of(notebook))
         dollars = f"{round(forecast(notebook, values).usd, -1):,.0f}"
         budget = f"{values['players']['budget_usd']:.0f}"
         assert re.search(
@@ -120,8 +120,8 @@ REPURCHASES = {
 @pytest.fixture(scope="module")
 def is_repurchase():
     """Test task of a recommendation in laptop's world -> whether its user had bought the target before."""
-    laptop = load_settings("01_data", DataNotebook, {"preset": "laptop"})
-    benchmark = make_world(laptop.data.world, laptop.seed).benchmark
+    laptop = load_settings("01_data", {"preset": "laptop"}, DataNotebook)
+    benchmark = make_world(laptop.data, laptop.seed).benchmark
     tasks = [task for task in benchmark.tasks["test"] if task.type == "recommend"]
     return {t.task_id: t.target in {b.parent_asin for b in benchmark.history(t, "test")} for t in tasks}
 

@@ -37,8 +37,8 @@ def main() -> int:
     add("-y", "--changes", default="{}", metavar="YAML", help="of the preset: '{players: {workers: 8}}'")
     given = vars(parser.parse_args())
     try:
+        from pwagents.settings import read_changes
         from pwagents_old.benchmark.evaluate import evaluate
-        from pwagents_old.notebook.settings import read_changes
 
         agent, changes = load_agent(given.pop("agent")), read_changes(given.pop("changes"))
         if twice := sorted(given.keys() & changes.keys()):

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -31,10 +31,21 @@ from typing import Any
 import pandas as pd
 
 from pwagents import portable
+from pwagents.data import require_files
+from pwagents.errors import SettingsError
 from pwagents.results.drawing import save_figure
 from pwagents.results.metrics import FAILURES
 from pwagents.results.tables import Html, banner, render_table, save_table
-from pwagents.settings import ROOT, NotebookSettings, load_settings, rows
+from pwagents.settings import (
+    FLAT,
+    NOTEBOOKS,
+    ROOT,
+    NotebookSettings,
+    changes,
+    load_settings,
+    plain,
+    rows,
+)
 from pwagents.store import append_line, open_lines
 
 SMOKE = "Preset smoke: this run only shows that everything works. The preset laptop makes real numbers."
@@ -114,17 +125,19 @@ def start(notebook: str, namespace: Mapping[str, Any]) -> tuple[Any, Run]:
         namespace: the notebook's ``globals()``; outside IPython the parameters themselves.
 
     Raises:
-        SettingsError: see :func:`load_settings`.
+        SettingsError: see :func:`load_settings`; or files or keys are missing.
     """
-    settings = load_settings(notebook, read_parameters(namespace))
+    parameters = read_parameters(namespace, NOTEBOOKS[notebook])
+    settings = load_settings(notebook, parameters)
+    try:
+        require_files(settings.data)
+    except ValueError as error:
+        raise SettingsError(f"{notebook}: {error}") from None
     if not settings.portable:
         portable.switch_off()
     elif shortfall := portable.shortfall():
         print(shortfall)
-    values, made_from = (
-        settings.model_dump(mode="json"),
-        {"preset": settings.preset, "source": settings.data.source},
-    )
+    values, made_from = plain(settings), {"preset": settings.preset, "source": settings.data.source}
     row = {
         "notebook": notebook,
         "status": "unfinished",
@@ -144,32 +157,58 @@ def start(notebook: str, namespace: Mapping[str, Any]) -> tuple[Any, Run]:
     atexit.register(run.write_row)
     if settings.preset == "smoke":
         _display(banner(SMOKE))
-    _display(settings_table(settings))
+    _display(settings_table(settings, changes(parameters)))
     return settings, run
 
 
-def read_parameters(namespace: Mapping[str, Any]) -> dict[str, Any]:
+def read_parameters(namespace: Mapping[str, Any], kind: type[NotebookSettings]) -> dict[str, Any]:
     """Return what the parameters cell assigns, and the cell that papermill adds after it.
 
-    The cells' source is read, not the namespace: a later cell may have used a parameter's name for something
-    else.
+    IPython keeps the source of each cell that it ran: a cell counts if it assigns ``preset`` or is
+    papermill's. The last value of a name holds, and what other cells assign does not matter. A misspelt
+    parameter is among what is returned, so that :func:`load_settings` refuses it; names that begin with "_"
+    are left out.
+
+    Args:
+        namespace: the notebook's ``globals()``. Outside IPython, settings are read from its names.
+        kind: whose settings these are.
     """
-    if "In" not in namespace:
-        return dict(namespace)
     values: dict[str, Any] = {}
-    for cell in namespace["In"]:
-        if cell.startswith(("preset =", "# Parameters")):
-            assigned = [node for node in ast.parse(cell).body if isinstance(node, ast.Assign)]
-            found = {node.targets[0].id: ast.literal_eval(node.value) for node in assigned}
-            values = values | found if cell.startswith("# Parameters") else found
-    return values
+    for cell in namespace.get("In", ()):
+        assigned = _assigned(cell, namespace)
+        if "preset" in assigned or cell.startswith("# Parameters"):
+            values |= {name: value for name, value in assigned.items() if not name.startswith("_")}
+    names = {*FLAT, *kind.model_fields}
+    return values or {name: namespace[name] for name in names if name in namespace}
 
 
-def settings_table(settings: NotebookSettings) -> Html:
-    """Return all settings as a table: group, name, value, meaning."""
-    listed = [(group, name, str(value), meaning) for group, name, value, meaning in rows(settings)]
+def _assigned(cell: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a cell assigns: literals as they are written, other values as the namespace has them."""
+    try:
+        tree = ast.parse(cell)
+    except SyntaxError:  # it did not run
+        return {}
+    stored = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    assigned = {name.id: namespace.get(name.id) for name in stored}
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign) and isinstance(name := statement.targets[0], ast.Name):
+            with suppress(ValueError, TypeError):
+                assigned[name.id] = ast.literal_eval(statement.value)
+    return assigned
+
+
+def settings_table(settings: NotebookSettings, changed: Mapping[str, Any]) -> Html:
+    """Return all settings as a table: group, name, value, meaning; those in ``changed`` are bold."""
+    listed, bold = [], []
+    for group, name, value, meaning in rows(settings):
+        own: Any = changed
+        for part in f"{group}.{name}".strip(".").split("."):
+            own = own.get(part) if isinstance(own, Mapping) else None
+        if own is not None:
+            bold.append(len(listed))
+        listed.append((group, name, "none" if value in ("", None, []) else str(value), meaning))
     table = pd.DataFrame(listed, columns=["group", "setting", "value", "meaning"])
-    shown = render_table(table, "settings", title="Settings")
+    shown = render_table(table, "settings", title="Settings", note="Bold: changed here.", bold_rows=bold)
     # In a box of its own, so that the notebook's story begins on the first screen.
     return Html(f'<div style="max-height: 32em; overflow-y: auto">{shown.html}</div>')
 

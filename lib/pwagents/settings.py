@@ -1,40 +1,48 @@
-"""Settings: every group of every notebook, one line a field, and how presets fill them.
+"""Settings: the base of all groups, those of moved notebooks, and how presets fill them.
 
 A preset is a file of ``params/``. Its section ``all`` is for every notebook that has such a group, a section
-such as ``03_benchmark`` for one; later sections change earlier ones. ``laptop.yaml`` is complete, other
-presets say what differs, and a notebook's parameters cell comes last.
+``orion`` for the notebooks of that wing, and one such as ``03_benchmark`` for one notebook; later sections
+change earlier ones. ``laptop.yaml`` is complete, other presets say what differs, and a notebook's parameters
+cell comes last.
 """
 
-from collections.abc import Iterator, Mapping
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeInt,
+    PlainSerializer,
     PositiveFloat,
     PositiveInt,
     ValidationError,
 )
+from pydantic_core import InitErrorDetails, PydanticCustomError, to_jsonable_python
 
 from pwagents.errors import SettingsError
 from pwagents.schema import Protocol
+from pwagents.urls import KEY_VARIABLE, OPENAI_URL, check_url, endpoint_name, endpoint_url, without_token
 
 _LIBRARY = Path(__file__).resolve().parent
 IS_CHECKOUT = (_LIBRARY.parents[1] / "params").is_dir()  # a wheel has them inside the package
 ROOT = _LIBRARY.parents[1] if IS_CHECKOUT else Path.cwd()
 PARAMS = (ROOT if IS_CHECKOUT else _LIBRARY) / "params"
 COMPLETE = "laptop"  # the preset that every other one differs from
-Pair = tuple[int, int]  # least and most
-_FLAT = {"source": "data", "data_dir": "data"}  # parameters of a cell that belong to a group
+INTERACTIVE = "outputs/interactive"  # where a notebook opened by hand leaves its results
+FLAT = {"source": "data", "data_dir": "data"}  # parameters of a cell that belong to a group
 
 
 def _least(lowest: int):
-    def check(pair: Pair) -> Pair:
+    def check(pair: tuple[int, int]) -> tuple[int, int]:
         if not lowest <= pair[0] <= pair[1]:
             raise ValueError(f"expected two whole numbers [least, most], {lowest} <= least <= most")
         return pair
@@ -42,22 +50,86 @@ def _least(lowest: int):
     return AfterValidator(check)
 
 
-def _player(*words: str):
-    def check(name: str) -> str:
-        if name not in words and not name.startswith(("openai:", "local:", "replay:")):
-            raise ValueError(
-                f"found {name!r}; expected {', '.join(words)}, openai:NAME, local:FOLDER or replay:NAME"
-            )
-        return name
+def _refuse_repeats(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(seeds)) < len(seeds):
+        raise ValueError("a seed is listed twice; expected different seeds")
+    return seeds
+
+
+def _read_numbers(value: Any) -> Any:
+    """Return values with numbers such as "1e-4" read: YAML 1.1, as PyYAML reads it, takes them for texts."""
+    if isinstance(value, Mapping):
+        return {name: _read_numbers(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_read_numbers(each) for each in value]
+    is_number = isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", value)
+    return float(value) if is_number else value
+
+
+Pair = tuple[int, int]  # least and most
+Lora = tuple[int, int]  # rank and alpha of an adapter
+Names = tuple[str, ...]
+Numbers = tuple[int, ...]
+Share = Annotated[float, Field(ge=0, le=1)]
+Shares = tuple[Share, ...]
+Worlds = Annotated[tuple[NonNegativeInt, ...], AfterValidator(_refuse_repeats)]  # their seeds, or none
+Seeds = Annotated[Worlds, Field(min_length=1)]
+Fields = Annotated[dict[str, Any], BeforeValidator(_read_numbers)]  # passed on under another library's names
+Variants = tuple[Fields, ...]  # of a group: a name each, and what differs
+
+
+def parse_player(spec: str, words: Collection[str] = ()) -> tuple[str, str]:
+    """Return provider and name of a model: ``openai:gpt-4o`` is ("openai", "gpt-4o"); a word is (word, "").
+
+    A role is played by one of the words its field allows ("offline": rules), by a model at an endpoint
+    (``openai:gpt-4o-mini``), by a saved transformers model (``local:path/to/model``, seen from the project's
+    root) or by stored replies alone (``replay:gpt-4o-mini``).
+
+    Raises:
+        ValueError: ``spec`` is neither a model nor one of ``words``, or its folder holds no saved model.
+    """
+    if spec in words:
+        return spec, ""
+    provider, _, name = spec.partition(":")
+    if provider not in ("openai", "local", "replay") or not name:
+        expected = ", ".join((*words, "openai:NAME", "local:FOLDER"))
+        raise ValueError(f"model {spec!r}; expected {expected} or replay:NAME")
+    files = ("config.json", "adapter_config.json")
+    if provider == "local" and not any((project_path(name) / file).exists() for file in files):
+        raise ValueError(
+            f"model {spec!r}: {project_path(name)} holds no config.json and no adapter_config.json; "
+            "expected the folder of a saved model"
+        )
+    return provider, name
+
+
+def player(*words: str) -> AfterValidator:
+    """Return the type of a role: ``policy: Annotated[str, player("offline")]``."""
+
+    def check(spec: str) -> str:
+        parse_player(spec, words)
+        return spec
 
     return AfterValidator(check)
 
 
-Share = Annotated[float, Field(ge=0, le=1)]
+def _check_base_url(url: str) -> str:
+    """Return a URL without a password; the error of another one does not quote it, as pydantic would."""
+    try:
+        return url and check_url(url)
+    except ValueError as error:
+        reason = PydanticCustomError("base_url", "{reason}", {"reason": str(error)})
+        details = InitErrorDetails(type=reason, input="(not shown)")
+        raise ValidationError.from_exception_data("base_url", [details]) from None
+
+
+def project_path(path: str | Path) -> Path:
+    """Return a path seen from the project's root, wherever the notebook runs; "~" is the home folder."""
+    return ROOT / Path(path).expanduser()
 
 
 def S(default: Any, meaning: str) -> Any:
-    """Return the default and the meaning of a setting."""
+    """Return the default (...: none) and the meaning of a setting, which notebooks show."""
     return Field(default, description=meaning)
 
 
@@ -66,12 +138,28 @@ class Group(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    def changed(self, **values: Any) -> Self:
+        """Return the group with other values, checked as any; a mapping changes a group within it.
+
+        ``settings.changed(seed=5, data={"repurchase": 0.0})``
+        """
+        for name, value in values.items():
+            if isinstance(value, Mapping) and isinstance(own := getattr(self, name, None), Group):
+                values[name] = own.changed(**value)
+        return type(self)(**values_of(type(self), self) | values)
+
+
+Kind = TypeVar("Kind", bound="NotebookSettings")
+AnyGroup = TypeVar("AnyGroup", bound=Group)
+
 
 class WorldSettings(Group):
     """The size and the difficulty of a synthetic world."""
 
-    n_users: PositiveInt = S(300, "Users.")
-    n_products: PositiveInt = S(3000, "Products.")
+    n_users: PositiveInt = S(300, "Users; amazon and personalwab may have fewer.")
+    n_products: PositiveInt = S(
+        3000, "Products; of other sources, what users bought and others up to this number."
+    )
     history: Annotated[Pair, _least(3)] = S((5, 80), "Least and most behaviors of a user.")
     lengths: Literal["log-normal", "uniform"] = S("log-normal", "How history lengths are distributed.")
     interests: Annotated[Pair, _least(1)] = S((2, 15), "Least and most interests of a user.")
@@ -86,7 +174,7 @@ class DataSettings(WorldSettings):
     source: Literal["synthetic", "amazon", "personalwab"] = S("synthetic", "Source of the data.")
     data_dir: str = S("", "Folder of the source's files; the synthetic world has none.")
     population: NonNegativeInt = S(0, "Further people, who only train the recommender.")
-    categories: tuple[str, ...] = S((), "Categories to read; none: all (amazon).")
+    categories: Names = S((), "Categories to read; none: all (amazon).")
 
     @property
     def label(self) -> str:
@@ -101,7 +189,7 @@ class DataSettings(WorldSettings):
     @property
     def folder(self) -> Path:
         """Return the folder of the source's files, seen from the project's root."""
-        return ROOT / Path(self.data_dir).expanduser()
+        return project_path(self.data_dir)
 
 
 class SasRecSettings(Group):
@@ -130,17 +218,63 @@ class ShopSettings(Group):
 
 
 class Players(Group):
+    """What the language models of a run share; a notebook's own group adds a setting for each role."""
+
+    base_url: Annotated[str, AfterValidator(_check_base_url), PlainSerializer(without_token)] = S(
+        "", "OpenAI-compatible endpoint; empty: OPENAI_BASE_URL, else OpenAI's. Its key: OPENAI_API_KEY."
+    )
+    endpoint: str = S("", "What records call the endpoint, to distinguish stored replies; empty: its URL.")
+    sampling: Fields = S({}, "Changes to what is sent with every request: {temperature: null} leaves it out.")
+    budget_usd: PositiveFloat = S(5.0, "US dollars at which a run stops; run again, it goes on from there.")
+    budget_tokens: PositiveInt = S(20_000_000, "Tokens, prompts and replies, at which a run stops likewise.")
+    workers: PositiveInt = S(1, "Calls or episodes at a time.")
+
+    def facts(self, *roles: str) -> dict[str, Any]:
+        """Return what of the players decides an episode: who plays ``roles`` and how models are asked."""
+        facts = {role: getattr(self, role) for role in roles}
+        if self.are_models:
+            facts |= {"endpoint": self.endpoint, "sampling": self.sampling}
+        if self._played_by("openai"):
+            facts["endpoint"] = self.endpoint or endpoint_name(endpoint_url(self.base_url))
+        return facts
+
+    @property
+    def are_models(self) -> bool:
+        """Return whether a language model plays any role."""
+        return bool(self._played_by("openai", "local", "replay"))
+
+    def require_keys(self) -> None:
+        """Find a missing key before hours of work do; an endpoint other than OpenAI's own may need none.
+
+        Raises:
+            ValueError: roles are played by OpenAI's models, and the environment holds no key.
+        """
+        roles = self._played_by("openai")
+        if (
+            roles
+            and endpoint_url(self.base_url) == OPENAI_URL
+            and not os.environ.get(KEY_VARIABLE, "").strip()
+        ):
+            needed = f"needs a key; set the environment variable {KEY_VARIABLE}"
+            raise ValueError(f"{', '.join(roles)}: a model of OpenAI {needed}")
+
+    def _played_by(self, *providers: str) -> list[str]:
+        """Return the roles that models of these providers play."""
+        own = type(self).model_fields.keys() - Players.model_fields.keys()
+        form = re.compile(rf"(?:^|')(?:{'|'.join(providers)}):")  # of a text, or in a list of them
+        return [
+            name for name in type(self).model_fields if name in own and form.search(str(getattr(self, name)))
+        ]
+
+
+class MethodPlayers(Players):
     """Who plays the agent, and who answers it."""
 
-    policy: Annotated[str, _player("offline")] = S("offline", "Model of all prompting methods.")
-    more_policies: tuple[Annotated[str, _player()], ...] = S((), "Further models, in rows of their own.")
-    user: Annotated[str, _player("none", "rules")] = S("rules", "Who answers in the multi-turn track.")
-    base_url: str = S("", "OpenAI-compatible endpoint; empty: OPENAI_BASE_URL, else OpenAI's.")
-    endpoint: str = S("", "What records call the endpoint; empty: its URL.")
-    sampling: dict[str, Any] = S({}, "Changes to what is sent with every request.")
-    budget_usd: PositiveFloat = S(5.0, "US dollars at which a run stops.")
-    budget_tokens: PositiveInt = S(20_000_000, "Tokens at which a run stops.")
-    workers: PositiveInt = S(1, "Calls or episodes at a time.")
+    policy: Annotated[str, player("offline")] = S(
+        "offline", "Model of all prompting methods; offline: rules."
+    )
+    more_policies: tuple[Annotated[str, player()], ...] = S((), "Further models, in rows of their own.")
+    user: Annotated[str, player("none", "rules")] = S("rules", "Who answers in the multi-turn track.")
 
 
 class PlaySettings(Group):
@@ -151,8 +285,12 @@ class PlaySettings(Group):
     method_tasks: NonNegativeInt = S(600, "Tasks that the prompting methods play; 0: all.")
     noise_seeds: PositiveInt = S(3, "Seeds of one method, to measure seed noise.")
     worlds: tuple[NonNegativeInt, ...] = S((), "Seeds of further synthetic worlds.")
-    protocols: tuple[Protocol, ...] = S(("leak_free",), "What agents may know, a row each.")
-    published_items: tuple[NonNegativeInt, ...] = S((0,), "Remembered items as published; 0: the paper's.")
+    protocols: Annotated[tuple[Protocol, ...], Field(min_length=1)] = S(
+        ("leak_free",), "What agents may know, a row each."
+    )
+    published_items: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = S(
+        (0,), "Remembered items as published; 0: the paper's."
+    )
     official_repo: str = S("", "A clone of HongruCai/PersonalWAB, for its prompts; empty: ours.")
     functions_file: str = S("", "JSON of instruction -> function, by PUMA's fine-tuned model.")
 
@@ -160,12 +298,15 @@ class PlaySettings(Group):
 class NotebookSettings(Group):
     """What every notebook has."""
 
+    SECTION: ClassVar[str] = ""  # of the presets, beside "all" and the notebook's own
+    FOLLOWS: ClassVar[Mapping[str, str]] = {}  # setting -> the one that it equals unless it is given
+
     preset: str = S(..., "The file of params/ that values come from.")
     output_dir: Path = S(..., "Where results go.")
-    seed: NonNegativeInt = S(0, "Of data, sampling and training.")
+    seed: NonNegativeInt = S(..., "Of data, sampling and training.")
     stored_runs_only: bool = S(False, "Play and train nothing; what is not stored is an error.")
     portable: bool = S(True, "Compute with AVX2 on one thread: the same numbers on other machines.")
-    engine: Literal["local", "ray", "dask"] = S("local", "Where independent work runs.")
+    engine: Literal["local", "ray", "dask"] = S("local", "Where independent work runs: here or on a cluster.")
     data: DataSettings
 
 
@@ -173,53 +314,164 @@ class BenchmarkNotebook(NotebookSettings):
     """Notebook 03."""
 
     shop: ShopSettings
-    players: Players
+    players: MethodPlayers
     play: PlaySettings
 
 
 NOTEBOOKS: dict[str, type[NotebookSettings]] = {"03_benchmark": BenchmarkNotebook}
 
 
-def load_settings(notebook: str, parameters: Mapping[str, Any]) -> Any:
+def load_settings(notebook: str, parameters: Mapping[str, Any], kind: type[Kind] | None = None) -> Kind:
     """Return the settings of a notebook: the preset's, changed by its parameters.
 
     Args:
         parameters: what the parameters cell assigns; an empty value leaves the preset's.
+        kind: the class of settings of a notebook that has not moved yet.
 
     Raises:
-        SettingsError: a name, type or range is wrong; a line each, with notebook and setting.
+        SettingsError: a name, type or range is wrong; a line each, with notebook and setting. Or a key is
+            missing.
     """
-    kind, preset = NOTEBOOKS[notebook], parameters.get("preset") or COMPLETE
+    kind = kind or NOTEBOOKS[notebook]
+    try:
+        values = settings_values(notebook, parameters, kind)
+        loaded = kind(**values | {"output_dir": _output_dir(values["output_dir"])})
+        if isinstance(players := getattr(loaded, "players", None), Players) and not loaded.stored_runs_only:
+            players.require_keys()
+    except ValidationError as error:
+        lines = [f"{notebook}, {line}" for line in _describe(kind, error)]
+        raise SettingsError("\n".join(lines)) from None
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{notebook}, params: {' '.join(str(error).split())}") from None
+    except (ValueError, RuntimeError) as error:  # no such preset, no key; a "~name" that is nobody's
+        raise SettingsError(f"{notebook}: {error}") from None
+    return loaded
+
+
+def settings_values(
+    notebook: str, parameters: Mapping[str, Any], kind: type[NotebookSettings] | None = None
+) -> dict[str, Any]:
+    """Return what files and parameters say, unchecked: nested dicts, without defaults of the library.
+
+    Raises:
+        ValueError: there is no such preset, or a file is no YAML.
+    """
+    kind = kind or NOTEBOOKS[notebook]
+    preset = parameters.get("preset") or COMPLETE
     presets = sorted(file.stem for file in PARAMS.glob("*.yaml"))
     if preset not in presets:
-        raise SettingsError(f"{notebook}, preset: found {preset!r}; expected one of {', '.join(presets)}")
-    values: dict[str, Any] = {"output_dir": "outputs/interactive"}
+        raise ValueError(f"preset: found {preset!r}; expected one of {', '.join(presets)}")
+    values: dict[str, Any] = {"output_dir": INTERACTIVE}
     for name in dict.fromkeys([COMPLETE, preset]):
-        file = yaml.safe_load((PARAMS / f"{name}.yaml").read_text("utf-8"))
-        shared = {key: value for key, value in file.get("all", {}).items() if key in kind.model_fields}
-        values = _merge(_merge(values, shared), file.get(notebook, {}))
+        with open(PARAMS / f"{name}.yaml", encoding="utf-8") as file:
+            sections = yaml.safe_load(file)
+        for section in ("all", kind.SECTION):
+            # Not every notebook has all groups that are shared, nor all settings of the shop's data.
+            shared = {
+                key: value for key, value in sections.get(section, {}).items() if key in kind.model_fields
+            }
+            if "data" in shared:
+                names = kind.model_fields["data"].annotation.model_fields
+                shared["data"] = {key: value for key, value in shared["data"].items() if key in names}
+            values = _merge(values, shared)
+        values = _merge(values, sections.get(notebook, {}))
+    values = _merge(values, changes(parameters)) | {"preset": preset}
+    for setting, source in kind.FOLLOWS.items():
+        (group, name), value = setting.split("."), values
+        for part in source.split("."):
+            value = value[part]
+        values[group] = {name: value} | values[group]
+    return values
+
+
+def changes(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a parameters cell changes of its preset: all but empty values, by group."""
+    changed: dict[str, Any] = {}
     for name, value in parameters.items():
-        if value not in (None, "", {}):
-            values = _merge(values, {_FLAT[name]: {name: value}} if name in _FLAT else {name: value})
+        if name != "preset" and value not in (None, "", {}):
+            changed = _merge(changed, {FLAT[name]: {name: value}} if name in FLAT else {name: value})
+    return changed
+
+
+def read_changes(text: str) -> dict[str, Any]:
+    """Read what a command line changes of a preset, as YAML: ``{players: {workers: 8}}``.
+
+    Raises:
+        SettingsError: it is no YAML of names and values.
+    """
     try:
-        settings = kind(**values | {"preset": preset})
-    except ValidationError as error:
-        lines = []
-        for problem in error.errors(include_url=False):
-            place = ".".join(map(str, problem["loc"]))
-            lines.append(f"{notebook}, {place}: {problem['msg']} (found {problem['input']!r})")
-        raise SettingsError("\n".join(lines)) from None
-    return settings.model_copy(update={"output_dir": ROOT / settings.output_dir.expanduser()})
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"changes: {' '.join(str(error).split())}; expected YAML") from None
+    if not isinstance(values, dict):
+        raise SettingsError(f"changes: found {text!r}; expected names and values")
+    return values
 
 
 def rows(group: Group, name: str = "") -> Iterator[tuple[str, str, Any, str]]:
-    """Yield (group, setting, value, meaning) of all settings."""
+    """Yield (group, setting, value, meaning) of all settings, groups within groups as "shop.recommender"."""
+    shown = plain(group)  # a URL without a token
     for field, info in type(group).model_fields.items():
         value = getattr(group, field)
         if isinstance(value, Group):
             yield from rows(value, f"{name}.{field}".lstrip("."))
         else:
-            yield name, field, value, info.description or ""
+            yield name, field, value.name if isinstance(value, Path) else shown[field], info.description or ""
+
+
+def plain(value: Any) -> Any:
+    """Return settings as JSON values: groups as dicts, tuples as lists."""
+    return to_jsonable_python(value)
+
+
+def values_of(kind: type[Group], group: Group) -> dict[str, Any]:
+    """Return what a group has for the settings of a kind, all of which it has among its own."""
+    return {name: getattr(group, name) for name in kind.model_fields}
+
+
+def variants_of(group: AnyGroup, taken: Collection[str] = ()) -> dict[str, AnyGroup]:
+    """Return the groups that its setting ``variants`` describes, by their names, none of which is ``taken``.
+
+    Raises:
+        ValueError: a variant has no name of its own, has settings that there are not, or changes nothing.
+    """
+    made: dict[str, AnyGroup] = {}
+    for variant in group.variants:
+        differs = dict(variant)
+        name = differs.pop("name", None)
+        if not isinstance(name, str) or name in {*taken, *made}:
+            raise ValueError(f"a variant is named {name!r}; expected a name that no other variant has")
+        # What a variant changes of a mapping, such as a trainer's fields, joins what is there.
+        joined = {
+            key: {**getattr(group, key), **value} if isinstance(value, dict) else value
+            for key, value in differs.items()
+        }
+        made[name] = group.changed(**{"variants": (), **joined})
+        if made[name] == group.changed(variants=()):
+            raise ValueError(f"variant {name!r} changes nothing; expected a change")
+    return made
+
+
+def _output_dir(path: Any) -> Any:
+    return project_path(path) if isinstance(path, str | Path) else path
+
+
+def _describe(kind: type[Group], error: ValidationError) -> Iterator[str]:
+    """Yield a line for each problem that pydantic found: which setting, what is wrong, and what was found."""
+    problems = {problem["loc"]: problem for problem in error.errors(include_url=False)}
+    for place, problem in problems.items():
+        if any(len(other) > len(place) and other[: len(place)] == place for other in problems):
+            continue  # a list that lacks an item because that item is wrong
+        where, wrong = ".".join(map(str, place)), problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            group = kind
+            for name in place[:-1]:
+                group = group.model_fields[name].annotation
+            near = get_close_matches(str(place[-1]), [*group.model_fields, *FLAT], 1)
+            wrong = "no such setting" + (f"; did you mean {near[0]!r}?" if near else "")
+        elif not isinstance(problem["input"], Mapping | Group):  # of a group, the values do not agree
+            wrong += f" (found {problem['input']!r})"
+        yield f"{where}: {wrong}"
 
 
 def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,12 +8,11 @@ from pwagents.agents.offline import FunctionClassifier, OfflinePolicy
 from pwagents.data.synthetic import make_world
 from pwagents.llm.chat import ChatModel, Reply, ToolCall
 from pwagents.schema import Usage
-from pwagents.settings import WorldSettings
+from pwagents.settings import SasRecSettings, WorldSettings
 from pwagents.shop.environment import Environment, Shop, UserReply
 from pwagents.shop.sasrec import Recommender, RecommendersByTime
 from pwagents.shop.search import build_search_engine
 from pwagents_old.agents.chat_agent import Setup
-from pwagents_old.web.settings import SasRecSettings
 
 COST = Usage(calls=1, prompt_tokens=100, completion_tokens=10, usd=0.5)
 

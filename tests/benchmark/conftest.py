@@ -5,9 +5,8 @@ import matplotlib.pyplot as plt
 import pytest
 
 from pwagents.data.synthetic import make_world
-from pwagents.settings import WorldSettings
+from pwagents.settings import BenchmarkNotebook, WorldSettings
 from pwagents.shop.search import build_search_engine
-from pwagents_old.benchmark.settings import BenchmarkNotebook
 from pwagents_old.benchmark.study import Study
 from pwagents_old.notebook.run import Run
 
@@ -60,7 +59,7 @@ def settings(tmp_path_factory):
 def study_of():
     """``study_of(settings)``: a study of the world of some settings."""
     return lambda settings: Study(
-        make_world(settings.data.world, settings.seed).benchmark,
+        make_world(settings.data, settings.seed).benchmark,
         settings,
         Run("03", settings.output_dir, None),
     )

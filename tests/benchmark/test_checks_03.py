@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -26,8 +25,8 @@ from ..agents.conftest import ScriptedModel, call
 
 @pytest.fixture(scope="module")
 def table(study_of, settings):
-    play = replace(settings.play, max_tasks=60, method_tasks=60)
-    return published_against_corrected(study_of(replace(settings, play=play))).set_index("difference")
+    play = settings.play.changed(max_tasks=60, method_tasks=60)
+    return published_against_corrected(study_of(settings.changed(play=play))).set_index("difference")
 
 
 SAYS_NOTHING = {"empty query": 0, "blank query": 0, "text where a list": 0, "empty review": 1}

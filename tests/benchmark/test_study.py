@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from pwagents.results.tables import recommender_name
 from pwagents.schema import FUNCTION_OF, Behavior, Product, Review
+from pwagents.settings import MethodPlayers
 from pwagents.shop.sasrec import CHECKPOINT
 from pwagents_old.benchmark import analyses_03 as analyses
 from pwagents_old.benchmark.plain import PLAIN, play_plain
-from pwagents_old.benchmark.settings import MethodPlayers
 from pwagents_old.benchmark.study import Study
 from pwagents_old.notebook.run import Run
 
@@ -82,8 +82,8 @@ def test_what_was_bought_between_test_tasks_is_seen_as_published_alone(study, se
     functions = {task.instruction: [FUNCTION_OF[task.type]] for task in by_time}
     (tmp_path / "functions.json").write_text(json.dumps(functions))
     protocols = ("published", "leak_free")
-    play = replace(settings.play, protocols=protocols, **files, max_tasks=0, method_tasks=0)
-    study = Study(benchmark, replace(settings, play=play, output_dir=tmp_path), Run("03", tmp_path, None))
+    play = settings.play.changed(protocols=protocols, **files, max_tasks=0, method_tasks=0)
+    study = Study(benchmark, settings.changed(play=play, output_dir=tmp_path), Run("03", tmp_path, None))
     study.sample = [task]
     assert [cell.protocol for cell in study.roles.cells] == ["published", "leak_free"]
 
@@ -114,13 +114,13 @@ def test_what_was_bought_between_test_tasks_is_seen_as_published_alone(study, se
 
 
 def test_rows_of_several_cells_say_which(study_of, settings):
-    play = replace(settings.play, protocols=("published", "leak_free"), published_items=(10, 0))
+    play = settings.play.changed(protocols=("published", "leak_free"), published_items=(10, 0))
     players = MethodPlayers(policy="replay:a", more_policies=("replay:b",))
-    study = study_of(replace(settings, play=play, players=players))
+    study = study_of(settings.changed(play=play, players=players))
     rows = analyses.rows_of(study, {cell: {"ReAct": []} for cell in study.roles.cells})
     cells = ("as published, 10 items", "as published, the paper's items", "leak-free")
     assert list(rows) == [f"ReAct, {model}, {cell}" for model in "ab" for cell in cells]
-    plain = study_of(replace(settings, play=replace(play, published_items=(0,))))
+    plain = study_of(settings.changed(play=play.changed(published_items=(0,))))
     names = [" ".join(name) for name in analyses.name_cells(plain).values()]
     assert names == ["as published", "leak-free"]  # items tell published cells alone from each other
     assert analyses.backbone(study) == "a, as published, 10 items"

@@ -10,7 +10,7 @@ import pytest
 
 from pwagents.data import load_benchmark
 from pwagents.errors import DataError
-from pwagents_old.data.settings import DataSettings
+from pwagents.settings import DataSettings
 
 from .conftest import SIZES
 

@@ -1,11 +1,9 @@
 """One door to all sources: what a source does not use is left alone, and missing files are told at once."""
 
-from dataclasses import replace
-
 import pytest
 
-from pwagents.data import load_benchmark
-from pwagents_old.data.settings import DataSettings
+from pwagents.data import load_benchmark, require_files
+from pwagents.settings import DataSettings
 
 from .conftest import SIZES
 
@@ -41,10 +39,10 @@ def test_the_population_are_those_who_are_no_users(amazon_files):
 )
 def test_missing_files_are_named_in_one_line(source, files, tmp_path, project_root):
     nowhere = DataSettings(source=source, **SIZES)
-    absent, empty = replace(nowhere, data_dir="no/such/folder"), replace(nowhere, data_dir=str(tmp_path))
+    absent, empty = nowhere.changed(data_dir="no/such/folder"), nowhere.changed(data_dir=str(tmp_path))
     for data, said in ((nowhere, "data_dir is empty"), (absent, str(absent.folder)), (empty, str(tmp_path))):
         with pytest.raises(ValueError) as caught:
-            data.require_files()
+            require_files(data)
         assert said in str(caught.value) and "\n" not in str(caught.value)
         assert files in str(caught.value) or data is absent
     assert absent.folder == project_root / "no/such/folder"

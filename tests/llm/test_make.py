@@ -9,18 +9,16 @@ import pytest
 from pwagents.errors import DataError, InfrastructureError
 from pwagents.llm.chat import Reply
 from pwagents.schema import Usage
+from pwagents.settings import Players, player
 from pwagents_old.llm import openai_model
 from pwagents_old.llm.budget import Budget, BudgetError, Load, cost_usd, estimate, price_of
 from pwagents_old.llm.make import Models, notes
 from pwagents_old.llm.openai_model import OpenAIModel
-from pwagents_old.llm.settings import Players, player
-from pwagents_old.settings import settings
 
 from .conftest import CIRCUMSTANCES, HI
 from .server import Answer, ChatServer, default_reply
 
 
-@settings
 class Roles(Players):
     policy: Annotated[str, player("offline")] = "offline"
     more: tuple[Annotated[str, player()], ...] = ()

@@ -10,8 +10,9 @@ import pytest
 
 from pwagents.errors import InfrastructureError
 from pwagents.llm.chat import Request, ask_all
+from pwagents.urls import endpoint_name
 from pwagents_old.llm import failures, openai_model
-from pwagents_old.llm.endpoints import endpoint_name, proxy_of
+from pwagents_old.llm.endpoints import proxy_of
 from pwagents_old.llm.failures import EndpointError, RefusedError, RejectedError, sort_failure
 from pwagents_old.llm.openai_model import OpenAIModel
 

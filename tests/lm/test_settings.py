@@ -1,6 +1,5 @@
 """Settings of trainings: TRL's fields, what is refused, what memory they take."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,11 +53,11 @@ LLAMA = LlamaConfig(tie_word_embeddings=False)
     [
         # Peaks of torch's tensors on an H200 (benchmarks/gpu_proof.py), in GiB.
         (QWEN, Plan(ADAPTED, 4096), 17.3),
-        (QWEN, Plan(replace(GRPO, per_device_train_batch_size=1), 1280, 32), 17.6),
-        (LLAMA, Plan(replace(ADAPTED, modules_to_save=WHOLE), 1280), 18.7),
+        (QWEN, Plan(GRPO.changed(per_device_train_batch_size=1), 1280, 32), 17.6),
+        (LLAMA, Plan(ADAPTED.changed(modules_to_save=WHOLE), 1280), 18.7),
         (LLAMA, Plan(DpoSettings(modules_to_save=WHOLE, trainer=FIELDS), 1024), 19.1),
         (QWEN, Plan(SftSettings(trainer=FIELDS), 4096), 128.5),  # all weights
-        (QWEN, Plan(replace(GRPO, lora=None, per_device_train_batch_size=1), 1280, 32), 128.5),
+        (QWEN, Plan(GRPO.changed(lora=None, per_device_train_batch_size=1), 1280, 32), 128.5),
     ],
 )
 def test_the_forecast_is_near_what_was_measured_and_not_below_it(shape, plan, measured):
@@ -74,11 +73,11 @@ def test_what_saves_memory_saves_it_and_what_takes_more_takes_it():
 
     trainers = ({"bf16": False}, {"activation_checkpointing": False}, {"per_device_train_batch_size": 4})
     for change in ({"lora": None}, *({"trainer": FIELDS | fields} for fields in trainers)):
-        assert size(replace(ADAPTED, **change)) > size(ADAPTED)
+        assert size(ADAPTED.changed(**change)) > size(ADAPTED)
     assert size(ADAPTED, 8192) > size(ADAPTED) < size(DpoSettings(trainer=FIELDS))
-    whole = replace(ADAPTED, lora=None, n_gpus=4)
-    assert size(whole) < size(replace(whole, sharding="ddp"))
-    assert size(GRPO, episodes=8) < size(replace(GRPO, use_vllm=True), episodes=8)
+    whole = ADAPTED.changed(lora=None, n_gpus=4)
+    assert size(whole) < size(whole.changed(sharding="ddp"))
+    assert size(GRPO, episodes=8) < size(GRPO.changed(use_vllm=True), episodes=8)
     ppo = PpoSettings(max_steps=1, lora=(16, 32), bf16=True)
     read = ppo.episodes * 4096 * 3584 * 4  # the critic's features
     assert read < size(ppo, episodes=8) - size(GRPO, episodes=8) < 1.1 * read + GIB
@@ -93,4 +92,4 @@ def test_a_line_says_what_is_needed_and_what_would_help():
         ({"n_gpus": 2}, "n_gpus is 2; expected at most 1"),
     ):
         with pytest.raises(DoesNotFitError, match=told):
-            require_fit(QWEN, Plan(replace(ADAPTED, **change), 4096), H100)
+            require_fit(QWEN, Plan(ADAPTED.changed(**change), 4096), H100)

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -125,7 +124,7 @@ def test_a_prompt_that_is_too_long_for_its_answer_keeps_its_end(base, tmp_path):
     ):
         logs = [
             prefer(base, [{"prompt": text, **answers}], settings, tmp_path / text)
-            for text, settings in ((prompt, replace(whole, prompt_length=5)), (same, whole))
+            for text, settings in ((prompt, whole.changed(prompt_length=5)), (same, whole))
         ]
         assert logs[0].grad_norm[0] == logs[1].grad_norm[0] > 0
 

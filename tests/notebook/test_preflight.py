@@ -9,11 +9,11 @@ import pytest
 
 from pwagents.data import personalwab
 from pwagents.errors import SettingsError
+from pwagents.settings import settings_values
 from pwagents_old.notebook import preflight
 from pwagents_old.notebook.forecast import estimate_calls, forecast
 from pwagents_old.notebook.preflight import MODELS, check, kind_of, needs, require_weights
 from pwagents_old.notebook.run import start
-from pwagents_old.notebook.settings import settings_values
 from pwagents_old.project import ROOT
 
 from ..llm.server import ChatServer
@@ -56,7 +56,7 @@ def save_weights(folder, *names, of=("a.safetensors", "b.safetensors")):
 
 def wrong(notebook="04_puma", **given):
     """What is missing for a notebook at preset paper, by what is needed."""
-    values = settings_values(notebook, kind_of(notebook), {"preset": "paper", **given})
+    values = settings_values(notebook, {"preset": "paper", **given}, kind_of(notebook))
     return {need.what: f"{need.wrong}; {need.remedy}" for need in needs(values) if need.wrong}
 
 
@@ -102,13 +102,13 @@ def test_a_notebook_says_it_first_and_begins_no_run_where_something_is_missing(t
 def test_a_budget_below_the_estimate_is_named_where_replies_are_paid_for(dollars, tokens, stored, says):
     players = {"budget_usd": dollars, "budget_tokens": tokens}
     given = {"preset": "paper", "stored_runs_only": stored, "players": players}
-    values = settings_values("03_benchmark", kind_of("03_benchmark"), given)
+    values = settings_values("03_benchmark", given, kind_of("03_benchmark"))
     told = [*preflight.budgets(values, forecast("03_benchmark", values))]
     assert [need.wrong[: len(start)] for need, start in zip(told, says, strict=True)] == says
 
 
 def test_preset_paper_learns_from_all_tasks():
-    study = settings_values("04_puma", kind_of("04_puma"), {"preset": "paper"})["study"]
+    study = settings_values("04_puma", {"preset": "paper"}, kind_of("04_puma"))["study"]
     assert (study["training_users"], study["train_tasks"], study["test_tasks"]) == (0, 0, 0)
 
 
@@ -167,14 +167,14 @@ def test_make_preflight_asks_each_model_once_and_ends_with_what_is_missing(tmp_p
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_an_estimate_is_there_where_a_notebook_asks_models_or_trains_them(notebook):
     for preset in ("laptop", "paper"):
-        values = settings_values(notebook, kind_of(notebook), {"preset": preset})
+        values = settings_values(notebook, {"preset": preset}, kind_of(notebook))
         hours, usd, *_ = forecast(notebook, values)
         asks = any("openai:" in str(spec) for spec in values.get("players", {}).values())
         assert (usd > 0, hours > 0) == (asks, "/" in values.get("base", {}).get("model", ""))
 
 
 def test_calls_of_orion_are_those_of_conversations_tests_and_the_ladder():
-    values = settings_values("05_orion_sft", kind_of("05_orion_sft"), {"preset": "smoke"})
+    values = settings_values("05_orion_sft", {"preset": "smoke"}, kind_of("05_orion_sft"))
     assert estimate_calls("05_orion_sft", values).empty
     values["players"] |= {"teacher": "openai:gpt-4o-mini", "judge": "openai:gpt-4o-mini"}
     rows = estimate_calls("05_orion_sft", values).set_index("role")
@@ -185,7 +185,7 @@ def test_calls_of_orion_are_those_of_conversations_tests_and_the_ladder():
 
 
 def test_gpu_hours_follow_from_measured_rates():
-    values = settings_values("06_orion_grpo", kind_of("06_orion_grpo"), {"preset": "paper"})
+    values = settings_values("06_orion_grpo", {"preset": "paper"}, kind_of("06_orion_grpo"))
     values["study"]["eval_tasks"] = values["role_play"]["ladder_tasks"] = values["rl"]["eval_steps"] = 0
     values["study"]["complete_tasks"] = 0
     # Two policies of 200 steps of 64 episodes of 6,144 tokens; measured were 27.2 s for 32 of 1,280.

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import yaml
 
 from pwagents.profiles.contextual import Context, ContextualProfile, ProfileLine
 from pwagents.schema import FUNCTION_OF, Action, Observation, Step, Task, Trajectory
+from pwagents.settings import plain
 from pwagents.shop.environment import Agent, BeliefState
 from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents_old.lm.dialogues import dialogue_tokenizer
@@ -18,7 +18,6 @@ from pwagents_old.lm.small import make_small_model
 from pwagents_old.orion.agent import RULES
 from pwagents_old.orion.settings import OrionSettings
 from pwagents_old.orion.study import Study, make_study
-from pwagents_old.settings import plain
 
 CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
 GROUPS = CIRCUMSTANCES["study"]
@@ -48,7 +47,7 @@ def small_study(folder: Path, **changes) -> Study:
 def elsewhere(study: Study, folder: Path, **changes) -> Study:
     """The same study with its results in another folder; ``changes`` are of its settings."""
     moved = copy(study)
-    moved.output_dir, moved.settings = folder, replace(study.settings, **changes)
+    moved.output_dir, moved.settings = folder, study.settings.changed(**changes)
     return moved
 
 

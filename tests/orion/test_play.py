@@ -2,7 +2,6 @@
 
 import threading
 from collections import deque
-from dataclasses import replace
 from itertools import groupby
 
 import pytest
@@ -64,14 +63,14 @@ def test_greedy_play_is_what_the_same_model_replies_to_the_agent(tiny, tasks, ro
 def test_batches_workers_and_seeds(tasks, roll):
     first, hot = roll(tasks, GREEDY), roll(tasks, SHORT)
     for changed in ({"batch_size": 1}, {"batch_size": 4}, {"workers": 3}):
-        assert tokens_of(roll(tasks, replace(GREEDY, **changed))) == tokens_of(first)
+        assert tokens_of(roll(tasks, GREEDY.changed(**changed))) == tokens_of(first)
     torch.manual_seed(99)
-    assert tokens_of(roll(tasks, replace(SHORT, workers=3))) == tokens_of(hot) != tokens_of(first)
+    assert tokens_of(roll(tasks, SHORT.changed(workers=3))) == tokens_of(hot) != tokens_of(first)
     assert tokens_of(roll(tasks, SHORT, seed=1)) != tokens_of(hot)
 
 
 def test_each_token_has_its_mask_step_and_log_probability(tasks, roll, loaded):
-    hot = replace(SHORT, temperature=0.6, review_temperature=1.1)
+    hot = SHORT.changed(temperature=0.6, review_temperature=1.1)
     rollouts = roll(tasks, hot)
     for task, rollout in zip(tasks, rollouts, strict=True):
         n, steps = len(rollout.completion_ids), rollout.trajectory.steps
@@ -96,7 +95,7 @@ def test_a_turn_cut_off_and_a_conversation_too_long_end_nothing_but_themselves(t
     assert len(rollout.trajectory.steps) == MAX_STEPS and sum(rollout.mask) == 8 * MAX_STEPS
     assert rollout.completion_ids[8] == end and rollout.mask[8:10] == [0, 0], "ended by a token not learned"
     assert rollout.completion_ids.count(end) == 2 * (MAX_STEPS - 1)
-    for cut, full in zip(roll(tasks[:2], replace(GREEDY, episode_tokens=40)), whole, strict=True):
+    for cut, full in zip(roll(tasks[:2], GREEDY.changed(episode_tokens=40)), whole, strict=True):
         n = len(cut.completion_ids)
         assert 40 <= n < len(full.completion_ids) and cut.completion_ids == full.completion_ids[:n]
         assert cut.mask[-1] == 1 and cut.trajectory.end == "tokens"
@@ -209,7 +208,7 @@ def test_users_answer_at_once_and_one_who_cannot_be_reached_ends_the_rollouts(
             episode.user = user
             return episode
 
-        decoding = replace(GREEDY, workers=workers)
+        decoding = GREEDY.changed(workers=workers)
         return play_script(3 * [MAX_STEPS * [turn]], tokenizer, tasks[:3], start, decoding)
 
     assert [r.trajectory.steps[0].observation.text for r in played(slow, 3)] == ["Navy."] * 3

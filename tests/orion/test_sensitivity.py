@@ -204,7 +204,7 @@ def answers(records):
 
 def test_each_user_answers_in_their_way_and_none_not_at_all(searches, asking, tmp_path):
     users = ["rules", "terse", "none"]
-    records, frame = with_users(replace(searches.settings, output_dir=tmp_path), tmp_path, users)
+    records, frame = with_users(searches.settings.changed(output_dir=tmp_path), tmp_path, users)
     assert frame["method"].unique().tolist() == users and frame["return"].notna().all()
     said = {name: answers(played) for name, played in records.items()}
     assert len(set(said["none"])) == 1 and said["none"][0] not in said["rules"]
@@ -218,7 +218,7 @@ def test_each_user_answers_in_their_way_and_none_not_at_all(searches, asking, tm
 
 
 def test_parts_are_switched_off_world_by_world(searches, asking, tmp_path):
-    settings = replace(searches.settings, output_dir=tmp_path)
+    settings = searches.settings.changed(output_dir=tmp_path)
     frame = parts_in_worlds(settings, tmp_path, ["as it is", "explicit instructions"])
     assert frame.groupby(["world", "method"]).size().nunique() == 1
     lost = losses(frame)

@@ -7,7 +7,7 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from pwagents.results.seeds import MUST_EXCEED
-from pwagents_old.notebook.settings import load_settings
+from pwagents.settings import load_settings
 from pwagents_old.orion.sensitivity import SensitivityNotebook
 from pwagents_old.orion.settings import AblationsNotebook, GrpoNotebook, SftNotebook
 from pwagents_old.orion.train import base_size
@@ -22,7 +22,7 @@ NOTEBOOKS |= {"08_sensitivity": SensitivityNotebook}
 
 def load(notebook="06_orion_grpo", preset="smoke", **changes):
     parameters = FLAT | {"preset": preset, "stored_runs_only": False} | changes
-    return load_settings(notebook, NOTEBOOKS[notebook], parameters)
+    return load_settings(notebook, parameters, NOTEBOOKS[notebook])
 
 
 def check(own, expected):

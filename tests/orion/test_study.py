@@ -8,8 +8,8 @@ import pytest
 
 from pwagents.data import load_benchmark
 from pwagents.profiles.contextual import Context, ContextualProfile
+from pwagents.settings import DataSettings
 from pwagents.shop.environment import UserReply
-from pwagents_old.data.settings import DataSettings
 from pwagents_old.orion import study as orion_study
 from pwagents_old.orion.agent import PURCHASES
 from pwagents_old.orion.settings import GrpoNotebook

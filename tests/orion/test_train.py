@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from dataclasses import replace
 
 import grimp
 import pytest
@@ -66,7 +65,7 @@ def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversat
         models.base()
     assert made == [study.seed, study.seed, study.seed + 1]
     assert same.role_play(4).kept == kept != other.role_play(4).kept
-    asks_more = stored_models(study, role_play=replace(study.settings.role_play, questions=3))
+    asks_more = stored_models(study, role_play=study.settings.role_play.changed(questions=3))
     assert stored_models(study).role_play(4).kept == kept
     with pytest.raises(DataError, match="an episode missing"):
         asks_more.role_play(4)
@@ -78,13 +77,13 @@ def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversat
 def test_fine_tuning_learns_and_is_found_again(models, tiny, kept, sft):
     assert not_falling(read_losses({"sft": sft})) == []
     stored, config = stored_models(models.study), models.study.settings.sft
-    aside = replace(config, sharding="ddp", trainer=config.trainer | {"save_steps": 7, "report_to": "none"})
+    aside = config.changed(sharding="ddp", trainer=config.trainer | {"save_steps": 7, "report_to": "none"})
     assert stored.sft(tiny, kept, aside) == sft, "which decides nothing"
-    told_more = replace(models.study.settings.players, shown=3)
+    told_more = models.study.settings.players.changed(shown=3)
     for other in (
         lambda: stored.sft(tiny, kept[:3]),
-        lambda: stored.sft(tiny, kept, replace(config, seed=1)),
-        lambda: stored.sft(tiny, kept, replace(config, n_gpus=2)),
+        lambda: stored.sft(tiny, kept, config.changed(seed=1)),
+        lambda: stored.sft(tiny, kept, config.changed(n_gpus=2)),
         lambda: stored_models(models.study, players=told_more).sft(tiny, kept),
     ):
         with pytest.raises(DataError, match=r"orion-sft.*run once with stored_runs_only=False"):
@@ -122,9 +121,9 @@ def test_reinforcement_learning_goes_on_from_a_model_of_the_study(models, sft, r
     card = (run / "model" / "README.md").read_text()
     assert f"orion-{stage}" in card and "shown=2)" in card
     assert models.reinforced(sft, config, reward, log_tasks=3) == run
-    judged = replace(models.study.settings.players, judge="openai:x")
+    judged = models.study.settings.players.changed(judge="openai:x")
     for stored, other in (
-        (stored_models(models.study), replace(reward, use="task")),
+        (stored_models(models.study), reward.changed(use="task")),
         (stored_models(models.study, players=judged), reward),
     ):
         with pytest.raises(DataError, match=f"orion-{stage}"):

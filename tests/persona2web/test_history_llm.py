@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -57,7 +56,7 @@ class Writer(ChatModel):
 
 
 def histories(seed=1, writer=None, **dials):
-    return LlmHistorian(writer or Writer(), replace(SETTINGS, **dials), seed).histories()
+    return LlmHistorian(writer or Writer(), SETTINGS.changed(**dials), seed).histories()
 
 
 def test_a_history_has_records_and_preferences_with_their_support():

@@ -7,7 +7,7 @@ import pytest
 from pwagents.errors import DataError
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.schema import Usage
-from pwagents_old.notebook.settings import load_settings
+from pwagents.settings import load_settings
 from pwagents_old.persona2web import study as module
 from pwagents_old.persona2web.asked_user import answers_of
 from pwagents_old.persona2web.browser import find_chromium
@@ -28,7 +28,7 @@ from .worlds import Words
 
 def make_study(folder, **changes):
     parameters = parameters_of("09_persona2web") | {"preset": "smoke"} | changes
-    settings = load_settings("09_persona2web", WebNotebook, parameters)
+    settings = load_settings("09_persona2web", parameters, WebNotebook)
     run = SimpleNamespace(output_dir=folder, cache_dir=folder / "cache", store=folder / "replies.sqlite")
     return Study(settings, run)
 

@@ -6,7 +6,6 @@ asks for one.
 
 import zlib
 from copy import copy
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +14,9 @@ import yaml
 
 from pwagents.embedding import Embedder
 from pwagents.schema import Behavior, Benchmark, Product, Review, Task
+from pwagents.settings import settings_values
 from pwagents.shop.environment import Environment, Shop
 from pwagents_old.lm.small import make_small_model
-from pwagents_old.notebook.settings import settings_values
 from pwagents_old.puma.labels import begin_tasks
 from pwagents_old.puma.memory import TaskMemory
 from pwagents_old.puma.prompts import load_prompts
@@ -90,7 +89,7 @@ SIZE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "in
 @pytest.fixture(scope="session")
 def tiny(tokenizer, tmp_path_factory):
     """Smoke with a world and trainings of seconds that learn: eight users, and four more to train on."""
-    values = settings_values("04_puma", PumaNotebook, {"preset": "smoke"})
+    values = settings_values("04_puma", {"preset": "smoke"}, PumaNotebook)
     base, output = tmp_path_factory.mktemp("base"), tmp_path_factory.mktemp("puma")
     make_small_model(tokenizer, 0, SIZE).save_pretrained(base)
     tokenizer.save_pretrained(base)
@@ -124,7 +123,7 @@ def study(tiny):
 def changed(study, **changes):
     """The same study with other settings."""
     other = copy(study)
-    other.settings = replace(study.settings, **changes)
+    other.settings = study.settings.changed(**changes)
     return other
 
 

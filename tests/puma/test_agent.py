@@ -23,7 +23,7 @@ def test_each_function_is_told_its_own_fields_joined_by_a_bar(memory, begun):
     assert sorted(search) == [f"{each}price: 9.5, store: Otter)\n" for each in (first, last)]
     assert memory.recall(state, RECOMMEND, PAPER).text == f"{last}id: K02)\n|{first}id: K01)\n"
     assert "4.0 stars: My words on K01.\n" in memory.recall(state, REVIEW, PAPER).text.split("|")
-    assert memory.recall(state, SEARCH, replace(PAPER, memory="none")).text == ""
+    assert memory.recall(state, SEARCH, PAPER.changed(memory="none")).text == ""
     assert memory.recall(replace(state, history=()), SEARCH, PAPER).text == ""
 
 
@@ -36,22 +36,22 @@ def test_the_closest_hundred_are_told_up_to_so_many_tokens_to_recommend_newest_f
     whole = memory.recall(long, RECOMMEND, PAPER)
     assert len(days) == 100 < len(past)
     assert list(whole.ids) == [days[time] for time in sorted(days, reverse=True)]
-    cut = memory.recall(long, RECOMMEND, replace(PAPER, memory_tokens=100))
+    cut = memory.recall(long, RECOMMEND, PAPER.changed(memory_tokens=100))
     assert cut.text == whole.text[:100]  # a token is a byte; whole items alone can be named
     assert len(cut.ids) == cut.text.count("|") and cut.ids == whole.ids[: len(cut.ids)]
 
 
 def test_the_switches_tell_an_interest_numbers_for_ids_and_a_word_that_recurs(memory, begun):
     state = replace(begun["query"].state, instruction="Another Rake for the Garden")
-    interest = replace(PAPER, memory="interest")
+    interest = PAPER.changed(memory="interest")
     assert sorted(memory.recall(state, RECOMMEND, interest).ids) == ["G1", "G2", "G3", "G9"]
     assert memory.recall(state, SEARCH, interest).text.count("Rake") == 4
     assert memory.recall(state, REVIEW, interest) == memory.recall(state, REVIEW, PAPER)
     twice = replace(begun["many"].state, history=begun["many"].state.history[:3] * 2)
-    recall = memory.recall(twice, RECOMMEND, replace(PAPER, ids="number"))
+    recall = memory.recall(twice, RECOMMEND, PAPER.changed(ids="number"))
     assert recall.ids == ("K03", "K02", "K01")  # each once
     assert [item.split("id: ")[1] for item in recall.text.split("|")] == ["1)\n", "2)\n", "3)\n"]
-    state, hinted, prompts = begun["query"].state, replace(PAPER, hint="recurring"), load_prompts()
+    state, hinted, prompts = begun["query"].state, PAPER.changed(hint="recurring"), load_prompts()
     recall = memory.recall(state, SEARCH, hinted)
     assert f"{recall.text}\nOften: Otter" in prompts.parameter(state, SEARCH, recall)
     others = memory.recall(state, SEARCH, PAPER), memory.recall(state, RECOMMEND, hinted)

@@ -70,7 +70,7 @@ def test_the_published_script_makes_the_same_prompts_and_labels(world, tmp_path,
         for (begun, parameter), row in zip(made, rows, strict=True):
             recall = memory.recall(begun.state, begun.function, method)
             assert prompts.parameter(begun.state, begun.function, recall) == row["prompt"]
-            uncut = memory.recall(begun.state, begun.function, replace(method, memory_tokens=10**6))
+            uncut = memory.recall(begun.state, begun.function, method.changed(memory_tokens=10**6))
             assert (uncut.text, as_text(parameter)) == (row["mem"], row["target"])
 
 

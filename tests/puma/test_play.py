@@ -7,11 +7,11 @@ import pytest
 
 from pwagents.errors import DataError, SettingsError
 from pwagents.schema import Action, Review
+from pwagents.settings import load_settings, settings_values
 from pwagents.shop.sasrec import RecommendersByTime
 from pwagents_old.benchmark.settings import read_functions
 from pwagents_old.llm.folder import read_model
 from pwagents_old.lm import complete as complete_module
-from pwagents_old.notebook.settings import load_settings, settings_values
 from pwagents_old.puma import agent as agent_module
 from pwagents_old.puma.play import (
     PLAIN,
@@ -35,11 +35,11 @@ GIVEN |= {"stored_runs_only": False, **{group: {} for group in GROUPS}}
 
 
 def load(**parameters):
-    return load_settings("04_puma", PumaNotebook, GIVEN | parameters)
+    return load_settings("04_puma", GIVEN | parameters, PumaNotebook)
 
 
 def test_the_paper_preset_has_the_scripts_values():
-    values = settings_values("04_puma", PumaNotebook, {"preset": "paper"})
+    values = settings_values("04_puma", {"preset": "paper"}, PumaNotebook)
     for group, fields in CIRCUMSTANCES["paper"].items():
         assert values[group].items() >= fields.items()
     for group, fields in CIRCUMSTANCES["trainers"].items():
@@ -98,7 +98,7 @@ def test_episodes_are_those_played_one_by_one_and_are_played_once(elsewhere):
     for record, task in zip(records, tasks, strict=True):
         environment = elsewhere.begin_test(task, "leak_free")
         assert record.trajectory == environment.play(search)
-    elsewhere.settings = replace(elsewhere.settings, stored_runs_only=True)
+    elsewhere.settings = elsewhere.settings.changed(stored_runs_only=True)
     assert play_at_once(elsewhere, "search", act, "leak_free", "none", {}) == [first, *records]
     assert acted == [len(tasks)]
 
@@ -142,8 +142,8 @@ def test_a_purchase_between_test_tasks_is_known_as_published_and_never_leak_free
 
 def test_other_worlds_are_made_trained_and_tested_anew(tiny, tmp_path):
     """A seed makes other people and trainings; the dial, people who buy nothing twice."""
-    here = replace(tiny, output_dir=tmp_path)
-    control = replace(here, data=replace(here.data, n_products=1500, repurchase=0.0)).seeded(1)
+    here = tiny.changed(output_dir=tmp_path)
+    control = here.changed(data=here.data.changed(n_products=1500, repurchase=0.0)).seeded(1)
     frames = play_anew(other_world, {"as it is": here, "control": control}, [PLAIN, NO_DPO], "as set")
     tasks = [set(frame["task_id"]) for frame in frames.values()]
     assert not tasks[0] & tasks[1] and all(len(each) == 6 for each in tasks)

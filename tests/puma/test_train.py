@@ -1,6 +1,5 @@
 """Who learns from what under each protocol; trainings on a tiny model are found again."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -21,7 +20,7 @@ from .conftest import CIRCUMSTANCES, changed
 
 
 def with_study(settings, **changes):
-    return replace(settings, study=replace(settings.study, **changes))
+    return settings.changed(study=settings.study.changed(**changes))
 
 
 def test_further_users_are_trained_on_and_none_of_them_is_tested(tiny, study):
@@ -110,7 +109,7 @@ def test_rows_are_prompts_in_plain_text_and_bare_parameters(study, made):
 def test_what_was_trained_is_found_again_and_nothing_else(study, made):
     methods, settings = made.methods, study.settings
     trainer = settings.sft.trainer | {"save_steps": 7, "report_to": "tensorboard"}
-    tracked = replace(settings.sft, trainer=trainer, sharding="fsdp")
+    tracked = settings.sft.changed(trainer=trainer, sharding="fsdp")
     stored = PumaModels(changed(study, sft=tracked, stored_runs_only=True))
     assert stored.fine_tuned(methods[PUMA]) == made.writer
     assert stored.preferred(made.writer, made.rows, settings.dpo) == made.improved
@@ -134,7 +133,7 @@ def test_candidates_are_sampled_once_and_preferences_chosen_on_held_out_train_pa
     assert len(pairs) == dpo.train_tasks  # every task makes one
     assert PumaModels(changed(study, stored_runs_only=True)).pairs(made.writer, puma, dpo) == pairs
     stiff = {"name": "stiff", "trainer": {"beta": 0.5}}
-    tried = PumaModels(changed(study, dpo=replace(dpo, held_out=0.5, variants=(stiff,))))
+    tried = PumaModels(changed(study, dpo=dpo.changed(held_out=0.5, variants=(stiff,))))
     pairs = [choose_pair(each, {"red": 1.0, "blue": 0.0}) for each in study.begun[:8]]
     monkeypatch.setattr(PumaModels, "pairs", lambda *_: pairs)
     name, table = tried.choose_preferences(puma)

@@ -16,13 +16,13 @@ from trl.generation import vllm_generation
 
 from pwagents.errors import DataError
 from pwagents.seeds import rng
+from pwagents.settings import meaning
 from pwagents_old.cache import seal
 from pwagents_old.llm.folder import read_model
 from pwagents_old.rl.learner import Critic
 from pwagents_old.rl.log import append_row, open_run, read_curves, read_rows, smooth
 from pwagents_old.rl.settings import GrpoSettings, PpoSettings
 from pwagents_old.rl.train import train_policy
-from pwagents_old.settings import meaning
 
 from ..processes import begin, kill
 from . import game

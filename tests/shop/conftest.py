@@ -3,11 +3,10 @@
 import pytest
 
 from pwagents.data.synthetic import make_world
-from pwagents.settings import WorldSettings
+from pwagents.settings import SasRecSettings, WorldSettings
 from pwagents.shop.environment import Shop
 from pwagents.shop.sasrec import Recommender, RecommendersByTime
 from pwagents.shop.search import build_search_engine
-from pwagents_old.web.settings import SasRecSettings
 
 
 class WordOverlap:

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from pwagents.embedding import Embedder
 from pwagents.results.metrics import attempts, grade
 from pwagents.schema import Action, Behavior, Benchmark, Product, Review, Task, Trajectory
+from pwagents.settings import SasRecSettings
 from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.sasrec import Recommender, RecommendersByTime, SasRec
 from pwagents.shop.search import build_search_engine
-from pwagents_old.web.settings import SasRecSettings
 
 SEARCH, RECOMMEND, REVIEW = "search_product_by_query", "get_recommendations_by_history", "add_product_review"
 DETAILS = "get_product_details_by_asin"

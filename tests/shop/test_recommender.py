@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import torch
 
 from pwagents.errors import DataError
+from pwagents.settings import SasRecSettings
 from pwagents.shop import sasrec
 from pwagents.shop.sasrec import (
     Recommender,
@@ -20,7 +20,6 @@ from pwagents.shop.sasrec import (
     train_sasrec,
     training_windows,
 )
-from pwagents_old.web.settings import SasRecSettings
 
 TINY = SasRecSettings(hidden=4, blocks=2, heads=2, max_length=5, dropout=0.5, epochs=2, batch_size=4)
 LEARNS = SasRecSettings(
@@ -126,7 +125,7 @@ def test_windows_and_losses_by_hand():
 def test_each_loss_learns_who_follows_whom(loss):
     users = cycles()
     known = {user: sequence[:-1] for user, sequence in users.items()}
-    fitted = Recommender.fit(known, replace(LEARNS, loss=loss), 0)
+    fitted = Recommender.fit(known, LEARNS.changed(loss=loss), 0)
     shown = [fitted.recommend(known[user]) for user in users]
     k = 1 if loss == "cross_entropy" else 10  # the sampled loss hardly tells the next item from neighbours
     hits = [users[user][-1] in ids[:k] for user, ids in zip(users, shown, strict=True)]
@@ -159,7 +158,7 @@ def test_fit_refuses_what_nothing_can_be_learned_from(sequences):
 
 @pytest.fixture(scope="module")
 def recommender():
-    return Recommender.fit(cycles(), replace(LEARNS, loss="cross_entropy"), seed=0)
+    return Recommender.fit(cycles(), LEARNS.changed(loss="cross_entropy"), seed=0)
 
 
 def test_odd_sequences(recommender):
@@ -186,7 +185,7 @@ def test_cache_trains_once_and_gives_the_same_answers(tmp_path, monkeypatch):
         assert fit(dict(reversed(users.items()))).recommend(query) == first  # users in another order
     assert fit(cache_dir=None).recommend(query) == first
     fit(seed=1)
-    fit(config=replace(TINY, epochs=3))
+    fit(config=TINY.changed(epochs=3))
     fit({**users, "new": ["p01", "p09"]})
     assert len(list(tmp_path.glob("sasrec-*"))) == 4
 

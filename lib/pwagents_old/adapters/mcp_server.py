@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from pwagents.settings import read_changes
 from pwagents_old import local_server
 from pwagents_old.adapters.core import Answer, Session, TaskSet, load_tasks
-from pwagents_old.notebook.settings import read_changes
 
 _RESET = {
     "name": "reset",

@@ -11,17 +11,17 @@ import numpy as np
 import pandas as pd
 
 from pwagents.data.synthetic import World, make_world
+from pwagents.embedding import count_tokens
 from pwagents.profiles.clusters import section
+from pwagents.results.figures import plot_bars, plot_intervals
 from pwagents.results.metrics import rank_accuracy
+from pwagents.results.papers import paper_table
+from pwagents.results.references import COLUMNS, product_references
+from pwagents.results.statistics import paired_test
+from pwagents.results.style import COLORS, NEUTRAL, styled
 from pwagents.schema import TASK_TYPES, Benchmark, Task
 from pwagents.settings import WorldSettings
 from pwagents.shop.search import SearchEngine, build_search_engine, product_text
-from pwagents.embedding import count_tokens
-from pwagents.results.references import COLUMNS, product_references
-from pwagents.results.figures import plot_bars, plot_intervals
-from pwagents.results.style import COLORS, NEUTRAL, styled
-from pwagents.results.papers import paper_table
-from pwagents.results.statistics import paired_test
 
 NEEDS_TRUTH = 'Not known here: only the embedded world tells what people really want (source = "synthetic").'
 RUNGS = (
@@ -231,7 +231,7 @@ def knowledge_gains(config: WorldSettings, seed: int) -> pd.DataFrame:
     """
     rows = []
     for name, changes in CONTROLS.items():
-        world = make_world(config.model_copy(update=changes), seed)
+        world = make_world(config.changed(**changes), seed)
         engine = build_search_engine(world.benchmark.products)
         ladder = search_ladder(world, engine, world.benchmark.tasks["test"], seed)
         for knowledge, (without, knowing) in GAINS.items():

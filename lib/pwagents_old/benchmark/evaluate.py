@@ -8,24 +8,20 @@ It plays where notebook 03's methods play, leak-free: the same data, shop, user 
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pwagents import portable
 from pwagents.errors import SettingsError
 from pwagents.schema import check_choice
+from pwagents.settings import BenchmarkNotebook, load_settings, parse_player, plain, project_path
 from pwagents.shop.environment import Track
 from pwagents_old import engine
 from pwagents_old.agents.methods import METHODS, TRACKS
 from pwagents_old.benchmark import own_agent
 from pwagents_old.benchmark.evaluation import Evaluation, write_evaluation
-from pwagents_old.benchmark.settings import BenchmarkNotebook
 from pwagents_old.benchmark.study import Study
-from pwagents_old.llm.settings import model_folder, parse_player
 from pwagents_old.notebook.run import Run
-from pwagents_old.notebook.settings import load_settings
-from pwagents_old.settings import plain
 
 
 def evaluate(
@@ -102,7 +98,7 @@ def _chat_model(agent: Any) -> str:
     """
     if not isinstance(agent, str | Path):
         return ""
-    model = f"local:{agent}" if model_folder(str(agent)).is_dir() else str(agent)
+    model = f"local:{agent}" if project_path(str(agent)).is_dir() else str(agent)
     try:
         parse_player(model, ("offline",))
     except ValueError as error:
@@ -116,11 +112,11 @@ def study_settings(
     """Load notebook 03's settings for one policy, leak-free, with as many tasks as are wanted, all played."""
     given = {"preset": preset, "stored_runs_only": False}
     given["output_dir"] = str(output_dir) or f"outputs/evaluate/{preset}"
-    settings = load_settings("03_benchmark", BenchmarkNotebook, {**changes, **given})
+    settings = load_settings("03_benchmark", {**changes, **given})
     if not settings.portable:
         portable.switch_off()
     wanted = settings.play.method_tasks if tasks is None else tasks
     if not isinstance(wanted, int) or wanted < 0:
         raise SettingsError(f"tasks: found {tasks!r}; expected a number, 0 for all")
-    play = replace(settings.play, max_tasks=wanted, method_tasks=0, protocols=("leak_free",))
-    return replace(settings, play=play, players=replace(settings.players, more_policies=()))
+    play = {"max_tasks": wanted, "method_tasks": 0, "protocols": ("leak_free",)}
+    return settings.changed(play=play, players={"more_policies": ()})

@@ -11,10 +11,11 @@ import pandas as pd
 from pwagents.agents.offline import FunctionClassifier, OfflinePolicy
 from pwagents.embedding import Embedder
 from pwagents.schema import Benchmark, Protocol, Task
+from pwagents.settings import BenchmarkNotebook
 from pwagents.shop.environment import Track, UserSimulator
 from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.agents.methods import METHODS, PUMA_BY_FILE, TRACKS
-from pwagents_old.benchmark.settings import BenchmarkNotebook, read_functions
+from pwagents_old.benchmark.settings import read_functions
 from pwagents_old.llm.budget import Load, estimate
 from pwagents_old.llm.make import Models
 from pwagents_old.notebook.run import Run

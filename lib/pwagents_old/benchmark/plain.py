@@ -6,7 +6,6 @@ world in which nothing is, and in worlds of other seeds.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pandas as pd
 
@@ -16,9 +15,9 @@ from pwagents.results.metrics import GRADER
 from pwagents.results.statistics import summarise
 from pwagents.results.tables import recommender_name
 from pwagents.schema import TASK_TYPES, Benchmark, Protocol, Task, Trajectory
+from pwagents.settings import BenchmarkNotebook
 from pwagents.shop.environment import run_episode
 from pwagents_old.benchmark.analyses_03 import frame_of, gains_of_memory
-from pwagents_old.benchmark.settings import BenchmarkNotebook
 from pwagents_old.benchmark.study import Study
 from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents_old.notebook.run import Run
@@ -85,11 +84,8 @@ def play_world(
     Returns:
         One row an episode, with ``target``: whether its product was bought before.
     """
-    there = replace(
-        settings,
-        seed=settings.seed if seed is None else seed,
-        data=replace(settings.data, repurchase=repurchase),
-    )
+    seed = settings.seed if seed is None else seed
+    there = settings.changed(seed=seed, data={"repurchase": repurchase})
     study = Study.load(there, run)
     return tell_repurchases(frame_of(play_plain(study, "leak_free")), study.benchmark)
 

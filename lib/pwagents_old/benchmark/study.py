@@ -1,7 +1,6 @@
 """Notebook 03's episodes: which tasks are played, in which shop and by whom, and the record of each."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -10,11 +9,11 @@ import pandas as pd
 from pwagents.data import load_benchmark
 from pwagents.data.splits import sample_tasks
 from pwagents.schema import Behavior, Benchmark, Protocol, Task, Trajectory
+from pwagents.settings import BenchmarkNotebook, plain
 from pwagents.shop.environment import Environment, Shop, Track, UserSimulator
 from pwagents_old.agents.interec import InteRecAgent, play_task
 from pwagents_old.agents.methods import AGENTS, PUMA_BY_FILE, looks_up
 from pwagents_old.benchmark.method_players import Cell, MethodRoles
-from pwagents_old.benchmark.settings import BenchmarkNotebook
 from pwagents_old.evaluation.episodes import EpisodeRecord, require_played, run_episodes
 from pwagents_old.notebook.run import Run
 from pwagents_old.project import code_hash, file_hash, project_path
@@ -42,7 +41,7 @@ class Study:
         self.sample = sample_tasks(self.tasks, settings.play.method_tasks, settings.seed)
         self.shop = Shop.open(benchmark, settings.shop, settings.seed, run.cache_dir, settings.data)
         self.roles = MethodRoles(settings, benchmark, self.sample, self.shop.embedder, run)
-        self.facts = {"data": benchmark.content_hash, "shop": asdict(settings.shop), "seed": settings.seed}
+        self.facts = {"data": benchmark.content_hash, "shop": plain(settings.shop), "seed": settings.seed}
 
     @classmethod
     def load(cls, settings: BenchmarkNotebook, run: Run) -> "Study":

@@ -1,91 +1,21 @@
-"""Where an endpoint is and how it is reached: URL, the name that records have for it, proxy, certificates."""
+"""How an endpoint is reached: proxy, certificates, bounds on its answers."""
 
 import logging
 import os
-import re
 import ssl
 import time
 from contextlib import closing
 from functools import cache
-from hashlib import sha256
 from ipaddress import ip_address, ip_network
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment
 
+from pwagents.urls import KEY_VARIABLE, OPENAI_URL, TOKEN, is_loopback, secrets_of
 from pwagents_old.llm.failures import RefusedError, without_secrets
 
-OPENAI_URL = "https://api.openai.com/v1"
-KEY_VARIABLE = "OPENAI_API_KEY"
 LARGEST = 32 * 2**20  # bytes of an answer; the longest reply of a model has a thousandth of it
-# A part of a path that may be a token, being long or named so; the host stands behind two slashes.
-_TOKEN = re.compile(r"(?:(?<=[^/]/)|(?<=\A/))(?:[^/]{16,}|sk-[^/]+)(?=/|\Z)")
 # Variables that name certificates to trust: a file, or a folder.
 _CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR")
-
-
-def endpoint_url(base_url: str) -> str:
-    """Find the endpoint meant by ``base_url``: where it is empty that in OPENAI_BASE_URL, else OpenAI's.
-
-    Raises:
-        ValueError: as of :func:`check_url`.
-    """
-    return check_url(base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or OPENAI_URL)
-
-
-def check_url(url: str) -> str:
-    """Return ``url`` as it is, but for space around it.
-
-    Raises:
-        ValueError: it is no http or https URL, or holds a password or a query, in which keys stand; the
-            message does not repeat those.
-    """
-    url = url.strip()
-    if "@" in url or "?" in url:  # wherever it stands: a password may hold any letter
-        raise ValueError(
-            "base_url holds user:password@ or ?..., which would stand in every result; expected "
-            f"http://HOST:PORT/v1 or https://..., and the key in the environment variable {KEY_VARIABLE}"
-        )
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        raise ValueError(
-            "base_url is no URL (its host or port cannot be read); expected http://HOST:PORT/v1 or https://..."
-        ) from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"base_url {without_token(url)!r}; expected http://HOST:PORT/v1 or https://...")
-    return url
-
-
-def endpoint_name(url: str) -> str:
-    """Name an endpoint for records: its URL without the scheme, and without a port of this machine.
-
-    A server of this machine may come back at another port.
-    """
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    port = f":{parts.port}" if parts.port and not is_loopback(host) else ""
-    return f"{host}{port}{without_token(parts.path.rstrip('/'))}"
-
-
-def without_token(url: str) -> str:
-    """Put a hash in the place of each part of a URL's path that may be a token."""
-    return _TOKEN.sub(lambda token: sha256(token[0].encode()).hexdigest()[:8], url)
-
-
-def secrets_of(url: str) -> tuple[str, ...]:
-    """List what no log and no record may hold: the key, and the tokens in an endpoint's URL."""
-    key, tokens = os.environ.get(KEY_VARIABLE, "").strip(), _TOKEN.findall(url)
-    # Shorter ones ("none", "EMPTY") are stand-ins for local endpoints, and words.
-    return tuple(dict.fromkeys(s for s in (key, *tokens, *map(unquote, tokens)) if len(s) >= 8))
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether a host is this machine, by its name or its address."""
-    try:
-        return ip_address(host).is_loopback or ip_address(host).is_unspecified
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def proxy_of(url: str) -> str | None:
@@ -172,7 +102,7 @@ def open_client(url: str, timeout_s: float, total_s: float):
 @cache  # one filter a URL, however many clients it has
 def _hide_tokens(url: str) -> None:
     """Take the tokens of a URL out of what the HTTP client logs of each call."""
-    if _TOKEN.search(url):
+    if TOKEN.search(url):
 
         def hide(record: logging.LogRecord) -> bool:
             record.msg, record.args = without_secrets(record.getMessage(), secrets_of(url)), ()

@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from pwagents.llm.chat import ChatModel
+from pwagents.settings import Players, parse_player, project_path
+from pwagents.urls import is_loopback
 from pwagents_old.llm.budget import Budget
-from pwagents_old.llm.endpoints import is_loopback
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.llm.openai_model import OpenAIModel
-from pwagents_old.llm.settings import Players, model_folder, parse_player
 from pwagents_old.llm.store import ResponseStore, StoredModel
 
 _in_use: "WeakSet[Models]" = WeakSet()
@@ -46,7 +46,7 @@ class Models:
 
         Args:
             spec: ``openai:gpt-4o-mini``, ``local:path/to/model`` or ``replay:gpt-4o-mini``, see
-                :mod:`pwagents_old.llm.settings`.
+                :func:`pwagents.settings.parse_player`.
 
         Raises:
             ValueError: ``spec`` is none of the three or names no saved model, or the endpoint is no URL.
@@ -55,7 +55,7 @@ class Models:
             players, (provider, name) = self.players, parse_player(spec)
             endpoint, inner = players.endpoint, None
             if provider == "local":
-                endpoint, inner = "", LocalModel(model_folder(name))
+                endpoint, inner = "", LocalModel(project_path(name))
             if provider == "openai":
                 budget = _budget_of(self.store, players.budget_usd, players.budget_tokens)
                 options = {"endpoint": endpoint, "workers": players.workers, "budget": budget}

@@ -17,9 +17,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pwagents.llm.chat import ChatModel, Reply, Request, alternating
+from pwagents.urls import endpoint_name, endpoint_url, secrets_of
 from pwagents_old.llm.answers import count_usage, read_answer, read_json
 from pwagents_old.llm.budget import Budget
-from pwagents_old.llm.endpoints import endpoint_name, endpoint_url, open_client, proxy_of, secrets_of
+from pwagents_old.llm.endpoints import open_client, proxy_of
 from pwagents_old.llm.failures import (
     FINAL,
     EndpointError,

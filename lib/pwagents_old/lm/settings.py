@@ -1,15 +1,13 @@
 """Settings of a training: the model that it starts from, and TRL's own fields under ``trainer``."""
 
-from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_type_hints
 
 from pydantic import NonNegativeInt, PositiveInt, TypeAdapter, ValidationError, field_validator
 
-from pwagents_old.llm.settings import model_folder
+from pwagents.settings import Fields, Group, Lora, Names, S, plain, project_path
 from pwagents_old.lm.smollm2 import BACKBONE, SMOLLM2, gguf_file, smollm2_folder
-from pwagents_old.settings import Lora, Names, plain, settings
 
 SMALL = "small"
 Sharding = Literal["fsdp", "deepspeed", "ddp", "cpu"]  # files of params/accelerate; cpu is for tests
@@ -17,22 +15,22 @@ Sharding = Literal["fsdp", "deepspeed", "ddp", "cpu"]  # files of params/acceler
 DERIVED = ("output_dir", "seed", "disable_tqdm")
 
 
-@settings
-class BaseSettings:
+class BaseSettings(Group):
     """The model that all trainings start from."""
 
-    model: str = SMALL
-    """small, a model of 0.7 million parameters that is made here; smollm2, a real one of 135 million,
-    from a package (GUIDE, "Your training"); or the folder of a model."""
-    steps: NonNegativeInt = 0
-    """Of each lesson of the small model, at most; 0: as many as the lesson has."""
+    model: str = S(
+        SMALL,
+        "small, a model of 0.7 million parameters that is made here; smollm2, a real one of 135 million, "
+        'from a package (GUIDE, "Your training"); or the folder of a model.',
+    )
+    steps: NonNegativeInt = S(0, "Of each lesson of the small model, at most; 0: as many as the lesson has.")
 
     @field_validator("model")
     @classmethod
     def _check_model(cls, model: str) -> str:
         if model == SMOLLM2:
             gguf_file()  # says what to install
-        elif model != SMALL and not (model_folder(model) / "config.json").exists():
+        elif model != SMALL and not (project_path(model) / "config.json").exists():
             raise ValueError(f"expected {SMALL}, {SMOLLM2}, or a saved model's folder, with a config.json")
         return model
 
@@ -44,7 +42,7 @@ class BaseSettings:
         """
         if self.model == SMOLLM2:
             return smollm2_folder(models, stored_only=stored_only)
-        return model_folder(self.model)
+        return project_path(self.model)
 
     @property
     def is_small(self) -> bool:
@@ -54,28 +52,28 @@ class BaseSettings:
     def backbone(self) -> str:
         """What tables call the model."""
         names = {SMALL: "small model, 0.7M parameters", SMOLLM2: BACKBONE}
-        return names.get(self.model) or model_folder(self.model).name
+        return names.get(self.model) or project_path(self.model).name
 
 
-@settings
-class TrainingSettings:
+class TrainingSettings(Group):
     """What fine-tuning and preference optimization share."""
 
     CONFIG: ClassVar[str]  # the class of TRL that has the fields of ``trainer``
 
-    lora: Lora | None = None
-    """Rank and alpha of an adapter on all linear layers; None trains all weights."""
-    modules_to_save: Names = ()
-    """Modules that the adapter trains and stores whole, by peft's name."""
-    trainer: dict[str, Any] = field(default_factory=dict)
-    """Fields of TRL's configuration, by TRL's names; what is not here has TRL's default."""
-    n_gpus: PositiveInt = 1
-    """GPUs to train on, where there are any; batch sizes are for each of them. Orion, 5.1: 2."""
-    sharding: Sharding = "fsdp"
-    """How several GPUs share a training: fsdp and deepspeed spread the model, with ddp each has all of it;
-    cpu, processes without one, is for tests."""
-    seed: int = 0
-    """Of all that is drawn at random."""
+    lora: Lora | None = S(None, "Rank and alpha of an adapter on all linear layers; None trains all weights.")
+    modules_to_save: Names = S((), "Modules that the adapter trains and stores whole, by peft's name.")
+    trainer: Fields = S(
+        {}, "Fields of TRL's configuration, by TRL's names; what is not here has TRL's default."
+    )
+    n_gpus: PositiveInt = S(
+        1, "GPUs to train on, where there are any; batch sizes are for each of them. Orion, 5.1: 2."
+    )
+    sharding: Sharding = S(
+        "fsdp",
+        "How several GPUs share a training: fsdp and deepspeed spread the model, with ddp each has all of"
+        " it; cpu, processes without one, is for tests.",
+    )
+    seed: int = S(0, "Of all that is drawn at random.")
 
     @field_validator("trainer")
     @classmethod
@@ -97,25 +95,24 @@ class TrainingSettings:
         return checked
 
 
-@settings
 class SftSettings(TrainingSettings):
     """Supervised fine-tuning (:mod:`pwagents_old.lm.sft`)."""
 
     CONFIG: ClassVar[str] = "SFTConfig"
 
 
-@settings
 class DpoSettings(TrainingSettings):
     """Direct preference optimization (:mod:`pwagents_old.lm.dpo`)."""
 
     CONFIG: ClassVar[str] = "DPOConfig"
 
-    lora: Lora = (16, 32)
-    """Rank and alpha of the new adapter, as in PUMA's script."""
-    prompt_length: PositiveInt = 768
-    """Tokens that a prompt keeps, its last, where it and its answer have more than ``max_length``."""
-    sharding: Literal["ddp"] = "ddp"
-    """Each GPU has all of the model: only then one of them can save the adapter."""
+    lora: Lora = S((16, 32), "Rank and alpha of the new adapter, as in PUMA's script.")
+    prompt_length: PositiveInt = S(
+        768, "Tokens that a prompt keeps, its last, where it and its answer have more than max_length."
+    )
+    sharding: Literal["ddp"] = S(
+        "ddp", "Each GPU has all of the model: only then one of them can save the adapter."
+    )
 
 
 def deciding(training: Any) -> dict[str, Any]:

@@ -14,12 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from pwagents import portable
-from pwagents_old.llm.endpoints import without_token
-from pwagents_old.notebook.settings import COMPLETE, read_changes
-from pwagents_old.project import PARAMS
+from pwagents.settings import NotebookSettings, read_changes, settings_values
+from pwagents.urls import without_token
 
 # Errors whose message says all that a user needs; the last is a full disk's.
 TOLD_WHOLE = ("SettingsError", "DataError", "InfrastructureError", "EndpointError", "RefusedError",
@@ -41,11 +38,10 @@ def run(name: str, preset: str, output_dir: Path, changes: str = "{}") -> None:
 
     if output_dir.resolve() == Path.cwd():  # an empty one, too: the notebook would replace itself
         sys.exit(f"[{name}] the results' folder is the project's; expected another one")
-    files = [OmegaConf.load(PARAMS / f"{name}.yaml") for name in (COMPLETE, preset)]
-    if not OmegaConf.select(OmegaConf.merge(*files), "all.portable", default=True):
+    parameters = {"preset": preset, "output_dir": str(output_dir), **read_changes(changes)}
+    if not settings_values(name, parameters, NotebookSettings)["portable"]:
         portable.switch_off()  # before the kernel, which inherits the variables, loads numpy
     start, problem = time.time(), ""
-    parameters = {"preset": preset, "output_dir": str(output_dir), **read_changes(changes)}
     finished, partial = (output_dir / "notebooks" / f"{place}{name}.ipynb" for place in ("", ".partial/"))
     partial.parent.mkdir(parents=True, exist_ok=True)
     with open(partial.with_suffix(".lock"), "w") as lock:

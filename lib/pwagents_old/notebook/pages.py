@@ -16,13 +16,13 @@ from typing import Any
 
 import pandas as pd
 
-from pwagents.schema import Trajectory
 from pwagents.results.metrics import attempts
 from pwagents.results.papers import COSTS, load_targets
 from pwagents.results.viewer import draw_episode
+from pwagents.schema import Trajectory
+from pwagents.settings import settings_values
 from pwagents_old.notebook.preflight import kind_of
 from pwagents_old.notebook.reference import REFERENCE, SUMMARY, read_episodes, read_lines
-from pwagents_old.notebook.settings import settings_values
 from pwagents_old.notebook.summary import METHODS, TASKS
 from pwagents_old.project import ROOT, read_yaml, write_aside
 
@@ -55,7 +55,7 @@ def read_papers() -> dict[str, dict[str, Any]]:
 def read_setting(place: str, preset: str) -> Any:
     """Read a preset's value of a notebook's setting ("04_puma dpo.temperature"); KeyError if it is gone."""
     notebook, key = place.split()
-    return reduce(getitem, key.split("."), settings_values(notebook, kind_of(notebook), {"preset": preset}))
+    return reduce(getitem, key.split("."), settings_values(notebook, {"preset": preset}, kind_of(notebook)))
 
 
 def with_printed(part: Mapping[str, Any], results: Path) -> list[list]:

@@ -22,13 +22,12 @@ from typing import Any, NamedTuple
 from pwagents.data import amazon, personalwab
 from pwagents.data.files import refuse_foreign
 from pwagents.errors import DataError, InfrastructureError, SettingsError
+from pwagents.settings import COMPLETE, INTERACTIVE, NOTEBOOKS, project_path, settings_values
+from pwagents.urls import KEY_VARIABLE, OPENAI_URL, endpoint_url
 from pwagents_old.cache import FILES, damage
-from pwagents_old.llm.endpoints import KEY_VARIABLE, OPENAI_URL, endpoint_url
 from pwagents_old.llm.openai_model import OpenAIModel
-from pwagents_old.llm.settings import model_folder
 from pwagents_old.notebook.forecast import Forecast, forecast
-from pwagents_old.notebook.settings import COMPLETE, INTERACTIVE, settings_values
-from pwagents_old.project import ROOT, project_path
+from pwagents_old.project import ROOT
 
 GB = 10**9
 # Group of settings -> file of a clone.
@@ -61,7 +60,7 @@ def check(notebook: str, kind: type, parameters: Mapping[str, Any]) -> None:
         SettingsError: something is missing; a line each, with the command that brings it.
     """
     try:
-        values = settings_values(notebook, kind, parameters)
+        values = settings_values(notebook, parameters, kind)
         estimated = forecast(notebook, values)
         found = [*needs(values)]
         place = disk(values, estimated.trainings)
@@ -102,7 +101,7 @@ def needs(values: Mapping[str, Any]) -> Iterator[Need]:
     base = values.get("base", {}).get("model", "")
     named = re.findall(r"local:([^'\"\]]+)", str([*players.values()]))
     for name in dict.fromkeys([base, *named] if "/" in base else named):  # not those that are made here
-        yield Need(f"model {name}", _problem(require_weights, model_folder(name)), fetch_command(name))
+        yield Need(f"model {name}", _problem(require_weights, project_path(name)), fetch_command(name))
     if (weights := size_gb(base)) >= LARGE_GB:
         groups = [group for group in values.values() if isinstance(group, Mapping)]
         yield _gpus(max(group.get("n_gpus", 1) for group in groups), weights)
@@ -158,7 +157,7 @@ def fetch_command(name: str) -> str:
 
 def size_gb(name: str) -> float:
     """Size a model's weights, as they lie in a folder, else as :data:`MODELS` has them."""
-    size = sum(file.stat().st_size for file in model_folder(name).glob("*.safetensors")) / GB
+    size = sum(file.stat().st_size for file in project_path(name).glob("*.safetensors")) / GB
     return size or MODELS.get(name, (0.0,))[-1]
 
 
@@ -191,10 +190,12 @@ def _problem(look: Callable[[Path], Any], place: Path) -> str:
 
 
 def kind_of(notebook: str) -> type:
-    """Find the class of settings that a notebook starts with, in its code."""
+    """Find the class of settings that a notebook starts with; one that has not moved names it in its code."""
+    if notebook in NOTEBOOKS:
+        return NOTEBOOKS[notebook]
     cells = json.loads((ROOT / "notebooks" / f"{notebook}.ipynb").read_text("utf-8"))["cells"]
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    (name,) = re.findall(rf'start\("{notebook}", (\w+), globals\(\)\)', code)
+    (name,) = re.findall(rf'start\("{notebook}", globals\(\), (\w+)\)', code)
     (module,) = re.findall(rf"^from (pwagents(?:_old)?\.[\w.]+) import .*\b{name}\b", code, re.MULTILINE)
     return getattr(import_module(module), name)
 
@@ -215,7 +216,7 @@ def main() -> None:
     missing, specs = 0, set()
     for notebook in arguments.notebooks:
         given = {"preset": arguments.preset, "output_dir": arguments.output_dir}
-        values = settings_values(notebook, kind_of(notebook), given)
+        values = settings_values(notebook, given, kind_of(notebook))
         estimated = forecast(notebook, values)
         print(f"{notebook}. {estimated}")
         for need in (

@@ -30,20 +30,26 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from omegaconf import DictConfig, OmegaConf
 
 from pwagents import portable
-from pwagents_old import engine
+from pwagents.data import require_files
+from pwagents.notebook import read_parameters, settings_table
 from pwagents.results import tables
 from pwagents.results.drawing import save_figure
-from pwagents_old.evaluation.episodes import append_line, count_outcomes, open_lines
 from pwagents.results.metrics import FAILURES
+from pwagents.settings import (
+    DataSettings,
+    Kind,
+    Players,
+    changes,
+    load_settings,
+    plain,
+)
+from pwagents_old import engine
+from pwagents_old.evaluation.episodes import append_line, count_outcomes, open_lines
 from pwagents_old.llm.make import notes
-from pwagents_old.llm.settings import Players
-from pwagents_old.notebook import figures, preflight  # figures: where drawing functions stand
-from pwagents_old.notebook.settings import Kind, changes, load_settings, parameters_of, rows
+from pwagents_old.notebook import preflight
 from pwagents_old.project import ROOT
-from pwagents_old.settings import plain
 
 SMOKE_BANNER = (
     "Preset smoke: this run only shows that everything works. Its numbers mean nothing; "
@@ -240,21 +246,23 @@ def find_commit() -> dict[str, Any]:
     return {"commit": answers[0], "local_changes": bool(answers[1])}
 
 
-def start(notebook: str, kind: type[Kind], namespace: Mapping[str, Any]) -> tuple[Kind, Run]:
+def start(notebook: str, namespace: Mapping[str, Any], kind: type[Kind]) -> tuple[Kind, Run]:
     """Load and show a notebook's settings, and begin its run.
 
     Args:
         notebook: its name, such as "01_data".
-        kind: its class of settings.
         namespace: the notebook's ``globals()``, in which its parameters are.
+        kind: its class of settings.
 
     Raises:
-        SettingsError, DataError: see :func:`pwagents_old.notebook.settings.load_settings`; or a model, key, file
+        SettingsError, DataError: see :func:`pwagents.settings.load_settings`; or a model, key, file
             or GPU is missing: a line says what brings it.
     """
-    parameters = parameters_of(kind, namespace)
+    parameters = read_parameters(namespace, kind)
     preflight.check(notebook, kind, parameters)
-    settings = load_settings(notebook, kind, parameters)
+    settings = load_settings(notebook, parameters, kind)
+    if isinstance(settings.data, DataSettings):
+        require_files(settings.data)
     # Before anything is computed: how numbers are made on this CPU, and where.
     if not settings.portable:
         portable.switch_off()
@@ -274,22 +282,6 @@ def start(notebook: str, kind: type[Kind], namespace: Mapping[str, Any]) -> tupl
         _display(tables.banner(SMOKE_BANNER))
     _display(settings_table(settings, changes(parameters)))
     return settings, run
-
-
-def settings_table(settings: Any, changed: DictConfig):
-    """Lay out all settings as a table: group, name, value, meaning; those in ``changed`` are bold."""
-    # Changes are as the parameters cell gives them: a name within its group.
-    listed, bold = [], []
-    for group, name, value, what in rows(settings):
-        if OmegaConf.select(changed, f"{group}.{name}".lstrip("."), default=None) is not None:
-            bold.append(len(listed))
-        value = "none" if str(value) in ("", "None", "[]") else str(value)
-        listed.append((group, name, value, what.replace("`", "")))
-    frame = pd.DataFrame(listed, columns=["group", "setting", "value", "meaning"])
-    note = "Bold: changed here."
-    table = tables.render_table(frame, "settings", title="Settings", note=note, bold_rows=bold)
-    # A hundred rows: in a box of their own, so that the notebook's story begins on the first screen.
-    return tables.Html(f'<div style="max-height: 32em; overflow-y: auto">{table.html}</div>')
 
 
 def _display(shown: Any) -> None:

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import pandas as pd
 
 from pwagents.errors import DataError
-from pwagents.schema import TASK_TYPES
+from pwagents.results.papers import below_paper, load_targets
 from pwagents.results.statistics import MEAN, SCORED
 from pwagents.results.style import assign_colors, draw_points, escape_math, styled
-from pwagents.results.papers import below_paper, load_targets
 from pwagents.results.tables import csv_text, format_intervals, heading
+from pwagents.schema import TASK_TYPES
+from pwagents.settings import INTERACTIVE
 from pwagents_old.notebook.reference import REFERENCE, SUMMARY
-from pwagents_old.notebook.settings import INTERACTIVE
 from pwagents_old.project import project_path, write_aside
 
 

@@ -16,46 +16,44 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat
 
-from pwagents.schema import FUNCTION_OF, Trajectory
 from pwagents.results.metrics import attempts
+from pwagents.schema import FUNCTION_OF, Trajectory
+from pwagents.settings import Group, S
 from pwagents_old.orion.judge import Judge
 from pwagents_old.orion.teacher import is_result
 from pwagents_old.rl.rollout import Episode
-from pwagents_old.settings import settings
 
 
-@settings
-class Success:
+class Success(Group):
     """What counts as success of an episode: the paper does not say."""
 
-    success_rank: Annotated[int, Field(ge=1, le=10)] = 3
-    """A search succeeds with the target at this rank or better, in the last attempt."""
-    recommendation_rank: Annotated[int, Field(ge=1, le=10)] = 10
-    """A recommendation likewise: most requests for one say little, so that among the ten is much."""
-    review_success: Annotated[float, Field(ge=-1, le=1)] = 0.35
-    """A review succeeds from this cosine with the real one on. Users' own earlier reviews reach as much on
-    average in the embedded data, without a look at the product."""
+    success_rank: Annotated[int, Field(ge=1, le=10)] = S(
+        3, "A search succeeds with the target at this rank or better, in the last attempt."
+    )
+    recommendation_rank: Annotated[int, Field(ge=1, le=10)] = S(
+        10, "A recommendation likewise: most requests for one say little, so that among the ten is much."
+    )
+    review_success: Annotated[float, Field(ge=-1, le=1)] = S(
+        0.35,
+        "A review succeeds from this cosine with the real one on. Users' own earlier reviews reach as "
+        "much on average in the embedded data, without a look at the product.",
+    )
 
 
 Paid = Literal["both", "task", "alignment"]
 
 
-@settings
-class ReturnSettings:
+class ReturnSettings(Group):
     """What an episode earns beside success."""
 
-    alignment_weight: NonNegativeFloat = 1.0
-    """Of the judge's scores beside success. Orion, 4.3: 1.0."""
-    patience: NonNegativeFloat = 0.0
-    """What each question costs. Orion, 4.3: a neutral action scores 0."""
+    alignment_weight: NonNegativeFloat = S(1.0, "Of the judge's scores beside success. Orion, 4.3: 1.0.")
+    patience: NonNegativeFloat = S(0.0, "What each question costs. Orion, 4.3: a neutral action scores 0.")
 
 
-@settings
 class RewardSettings(Success, ReturnSettings):
     """What an episode earns."""
 
-    use: Paid = "both"
-    """The whole reward, or one half of it."""
+    use: Paid = S("both", "The whole reward, or one half of it.")
 
 
 class Rewards:

@@ -23,13 +23,13 @@ from pwagents.errors import DataError, NotEvaluableError
 from pwagents.progress import progress
 from pwagents.schema import TASK_TYPES, Action, Benchmark, Product, Task, TaskType, Trajectory
 from pwagents.seeds import rng
+from pwagents.settings import plain as as_json
 from pwagents.shop.environment import Agent, BeliefState
 from pwagents_old.evaluation.episodes import Keyed, Store
 from pwagents_old.orion.agent import orion_messages
 from pwagents_old.orion.reward import Success, has_succeeded
 from pwagents_old.profiles.catalogue import spaced_words
 from pwagents_old.rl.rollout import StartEpisode
-from pwagents_old.settings import plain as as_json
 from pwagents_old.users.rules import leaks
 
 # Why a trajectory is not kept, in the order in which it is looked for; empty: it is kept.

@@ -17,6 +17,7 @@ from pwagents.errors import NotEvaluableError
 from pwagents.progress import progress
 from pwagents.schema import FUNCTION_OF, Task, Trajectory
 from pwagents.seeds import derive_seed
+from pwagents.settings import plain
 from pwagents.shop.environment import Agent
 from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
 from pwagents_old.llm.local_model import LocalModel
@@ -27,7 +28,6 @@ from pwagents_old.orion.settings import Decoding
 from pwagents_old.orion.study import Study
 from pwagents_old.project import code_hash
 from pwagents_old.rl.rollout import StartEpisode, count_asks
-from pwagents_old.settings import plain
 
 POLICY = "model"  # in the folder of a run of reinforcement learning: the trained policy
 

@@ -14,15 +14,15 @@ import pandas as pd
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from pwagents.errors import DataError
+from pwagents.results.statistics import by_type_and_mean, trained_differences
 from pwagents.schema import Benchmark
 from pwagents.seeds import rng
-from pwagents.results.statistics import by_type_and_mean, trained_differences
+from pwagents.settings import Group, S, Shares
 from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.settings import GrpoNotebook, OrionSettings, ReinforcedNotebook, StudySettings, User
 from pwagents_old.orion.study import Study, make_study
 from pwagents_old.orion.train import OrionModels
-from pwagents_old.settings import Shares, settings
 
 # The embedded world, and each of its difficulties taken away. "one interest" and "no drift" are other worlds,
 # with other histories and tasks.
@@ -70,40 +70,39 @@ def usually_known(study: Study) -> Known:
     return Known(study.settings.study.alpha, study.settings.study.l_c)
 
 
-@settings
-class SweepSettings:
+class SweepSettings(Group):
     """What notebook 08 varies: fields of :class:`Known`, users and worlds."""
 
-    alpha: tuple[NonNegativeInt, ...]
-    """Clustering thresholds, beside that of ``study``; Orion's Figure 4."""
-    l_c: Counts
-    """Behaviours that a micro-profile is made from, at most, beside ``study.l_c``; Orion's Figure 4."""
-    clusters: Counts
-    """Clusters retrieved for an instruction, beside one."""
-    last: Counts
-    """Behaviours known of each history, the last."""
-    noise: Shares
-    """Shares of each history that are another user's, beside none."""
-    users: Annotated[tuple[User, ...], Field(min_length=1)]
-    """Simulated users (``players.user``)."""
-    trained_alpha: tuple[NonNegativeInt, ...]
-    """Clustering thresholds with which the policy is trained again, beside that of ``study``."""
-    trained_l_c: tuple[PositiveInt, ...]
-    """Context sizes with which the policy is trained again, beside that of ``study``."""
-    patience: tuple[NonNegativeFloat, ...]
-    """What a question costs where the policy is trained again, beside what it costs in ``reward``."""
-    worlds: Annotated[tuple[World, ...], Field(min_length=1)]
-    """The embedded world as it is, and without one of its difficulties each."""
+    alpha: tuple[NonNegativeInt, ...] = S(
+        ..., "Clustering thresholds, beside that of study; Orion's Figure 4."
+    )
+    l_c: Counts = S(
+        ..., "Behaviours that a micro-profile is made from, at most, beside study.l_c; Orion's Figure 4."
+    )
+    clusters: Counts = S(..., "Clusters retrieved for an instruction, beside one.")
+    last: Counts = S(..., "Behaviours known of each history, the last.")
+    noise: Shares = S(..., "Shares of each history that are another user's, beside none.")
+    users: Annotated[tuple[User, ...], Field(min_length=1)] = S(..., "Simulated users (players.user).")
+    trained_alpha: tuple[NonNegativeInt, ...] = S(
+        ..., "Clustering thresholds with which the policy is trained again, beside that of study."
+    )
+    trained_l_c: tuple[PositiveInt, ...] = S(
+        ..., "Context sizes with which the policy is trained again, beside that of study."
+    )
+    patience: tuple[NonNegativeFloat, ...] = S(
+        ..., "What a question costs where the policy is trained again, beside what it costs in reward."
+    )
+    worlds: Annotated[tuple[World, ...], Field(min_length=1)] = S(
+        ..., "The embedded world as it is, and without one of its difficulties each."
+    )
 
 
-@settings
 class SweptStudy(StudySettings):
     """The study of notebook 08."""
 
     sweep: SweepSettings
 
 
-@settings
 class SensitivityNotebook(ReinforcedNotebook):
     """Notebook 08."""
 

@@ -1,8 +1,6 @@
 """Settings of Orion's notebooks, 05 to 08: their groups, and what follows from several groups together."""
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     Field,
@@ -15,117 +13,129 @@ from pydantic import (
 )
 
 from pwagents.schema import TaskType
-from pwagents_old.llm.settings import Players, player
-from pwagents_old.lm.settings import BaseSettings, SftSettings
-from pwagents_old.notebook.settings import NotebookSettings
-from pwagents_old.orion.reward import Paid, ReturnSettings, RewardSettings, Success
-from pwagents_old.profiles.global_micro import ALPHA, L_C
-from pwagents_old.rl.settings import GrpoSettings, PpoSettings, use_vllm
-from pwagents_old.settings import (
+from pwagents.settings import (
+    Group,
+    NotebookSettings,
     Numbers,
+    Players,
+    S,
     Seeds,
     Share,
+    ShopSettings,
     Variants,
     Worlds,
     plain,
-    settings,
+    player,
     values_of,
     variants_of,
 )
+from pwagents_old.lm.settings import BaseSettings, SftSettings
+from pwagents_old.orion.reward import Paid, ReturnSettings, RewardSettings, Success
+from pwagents_old.profiles.global_micro import ALPHA, L_C
+from pwagents_old.rl.settings import GrpoSettings, PpoSettings, use_vllm
 from pwagents_old.users.rules import DIFFICULT
-from pwagents_old.web.settings import ShopSettings
 
 User = Annotated[str, player("rules", *DIFFICULT, "none")]
 
 
-@settings
 class OrionPlayers(Players):
     """Who plays the roles around the policy."""
 
-    writer: Annotated[str, player("offline")] = "offline"
-    """Writes the ambiguous instructions, from the target back to the request; offline: templates."""
-    profiler: Annotated[str, player("offline")] = "offline"
-    """Writes users' profiles."""
-    updater: Annotated[str, player("offline", "none")] = "offline"
-    """Follows an episode and updates its contextual profile; none: the profile stays as it was."""
-    user: User = "rules"
-    """Answers the agent's questions; terse, vague, wrong and impatient: rules that make it harder
-    (``users/rules.py``); none: nobody does."""
-    teacher: Annotated[str, player("offline")] = "offline"
-    """Plays the agent in the role-play that the policy learns from."""
-    judge: Annotated[str, player("offline")] = "offline"
-    """Scores actions for the alignment reward, in reinforcement learning."""
-    shown: PositiveInt = 10
-    """Products of a search result that policy, teacher and judge are told about."""
+    writer: Annotated[str, player("offline")] = S(
+        "offline",
+        "Writes the ambiguous instructions, from the target back to the request; offline: templates.",
+    )
+    profiler: Annotated[str, player("offline")] = S("offline", "Writes users' profiles.")
+    updater: Annotated[str, player("offline", "none")] = S(
+        "offline", "Follows an episode and updates its contextual profile; none: the profile stays as it was."
+    )
+    user: User = S(
+        "rules",
+        "Answers the agent's questions; terse, vague, wrong and impatient: rules that make it harder "
+        "(users/rules.py); none: nobody does.",
+    )
+    teacher: Annotated[str, player("offline")] = S(
+        "offline", "Plays the agent in the role-play that the policy learns from."
+    )
+    judge: Annotated[str, player("offline")] = S(
+        "offline", "Scores actions for the alignment reward, in reinforcement learning."
+    )
+    shown: PositiveInt = S(10, "Products of a search result that policy, teacher and judge are told about.")
 
 
-@settings
-class StudySettings:
+class StudySettings(Group):
     """Who is trained on, and who is tested."""
 
-    task_types: Annotated[tuple[TaskType, ...], Field(min_length=1)] = ("search",)
-    """Tasks to train and to test on; the paper has all three."""
-    training_users: PositiveInt
-    """Users to train on, beside the n_users held out; where the source has fewer, both shrink alike."""
-    validation: Share = 0.05
-    """Share of these that are held out from all training: its progress is measured on them."""
-    instructions: Literal["ambiguous", "explicit"] = "ambiguous"
-    """Ambiguous: generic requests that only a profile or the user can resolve (Orion, 4.3); explicit: the
-    source's own, as a control."""
-    alpha: NonNegativeInt = ALPHA
-    """No interest clusters, and so no micro-profiles, for histories of at most so many behaviours."""
-    l_c: PositiveInt = L_C
-    """Behaviours of a cluster that its micro-profile is made from, at most."""
-    micro_profiles: bool = True
-    """Whether the agent is told of interests; false: of the global profile alone. The user knows both."""
-    eval_tasks: NonNegativeInt
-    """Test tasks of held-out users, at most, drawn at random; 0 takes all."""
-    tasks_a_user: NonNegativeInt = 0
-    """Test tasks of each held-out user, at most, the first; 0 takes all. Who has bought much has more."""
-    seed_noise: dict[str, NonNegativeFloat] | None = None
-    """How far pipelines of one method with other seeds differ in result accuracy, at most, on each type of
-    task and overall: notebook 07 measures it, 05 and 06 use it; none: not measured at this preset."""
+    task_types: Annotated[tuple[TaskType, ...], Field(min_length=1)] = S(
+        ("search",), "Tasks to train and to test on; the paper has all three."
+    )
+    training_users: PositiveInt = S(
+        ..., "Users to train on, beside the n_users held out; where the source has fewer, both shrink alike."
+    )
+    validation: Share = S(
+        0.05, "Share of these that are held out from all training: its progress is measured on them."
+    )
+    instructions: Literal["ambiguous", "explicit"] = S(
+        "ambiguous",
+        "Ambiguous: generic requests that only a profile or the user can resolve (Orion, 4.3); explicit: "
+        "the source's own, as a control.",
+    )
+    alpha: NonNegativeInt = S(
+        ALPHA, "No interest clusters, and so no micro-profiles, for histories of at most so many behaviours."
+    )
+    l_c: PositiveInt = S(L_C, "Behaviours of a cluster that its micro-profile is made from, at most.")
+    micro_profiles: bool = S(
+        True,
+        "Whether the agent is told of interests; false: of the global profile alone. The user knows both.",
+    )
+    eval_tasks: NonNegativeInt = S(
+        ..., "Test tasks of held-out users, at most, drawn at random; 0 takes all."
+    )
+    tasks_a_user: NonNegativeInt = S(
+        0, "Test tasks of each held-out user, at most, the first; 0 takes all. Who has bought much has more."
+    )
+    seed_noise: dict[str, NonNegativeFloat] | None = S(
+        None,
+        "How far pipelines of one method with other seeds differ in result accuracy, at most, on each "
+        "type of task and overall: notebook 07 measures it, 05 and 06 use it; none: not measured at this "
+        "preset.",
+    )
 
 
-@settings
 class RolePlaySettings(Success):
     """The conversations that fine-tuning learns from: those that succeeded."""
 
-    n_trajectories: PositiveInt = 400
-    """Conversations to learn from. Orion, 4.3: 400."""
-    questions: NonNegativeInt | None = None
-    """The teacher by rules asks at most so many; none: as many of ``ladder`` as give the highest return on
-    train tasks."""
-    ladder: Annotated[Numbers, Field(min_length=1)] = (0, 1, 2, 3, 4, 5, 6)
-    """Numbers of questions that the teacher by rules is tried with."""
-    ladder_tasks: PositiveInt = 300
-    """Train tasks, and test tasks, that it is tried on."""
+    n_trajectories: PositiveInt = S(400, "Conversations to learn from. Orion, 4.3: 400.")
+    questions: NonNegativeInt | None = S(
+        None,
+        "The teacher by rules asks at most so many; none: as many of ladder as give the highest return on"
+        " train tasks.",
+    )
+    ladder: Annotated[Numbers, Field(min_length=1)] = S(
+        (0, 1, 2, 3, 4, 5, 6), "Numbers of questions that the teacher by rules is tried with."
+    )
+    ladder_tasks: PositiveInt = S(300, "Train tasks, and test tasks, that it is tried on.")
 
 
-@settings
-class PlaySettings:
+class PlaySettings(Group):
     """How a policy plays an episode."""
 
-    turn_tokens: PositiveInt = 64
-    """Of a turn, at most; a longer one is cut off and its step lost."""
-    episode_tokens: PositiveInt = 1024
-    """An episode that is longer ends after its turn."""
-    batch_size: PositiveInt = 64
-    """Episodes at once."""
-    temperature: NonNegativeFloat = 1.0
-    """Of sampled episodes; 0 takes the most likely token. Orion, 5.1: 0.6."""
-    review_temperature: NonNegativeFloat = 1.0
-    """Of sampled review tasks. Orion, 5.1: 1.0."""
+    turn_tokens: PositiveInt = S(64, "Of a turn, at most; a longer one is cut off and its step lost.")
+    episode_tokens: PositiveInt = S(1024, "An episode that is longer ends after its turn.")
+    batch_size: PositiveInt = S(64, "Episodes at once.")
+    temperature: NonNegativeFloat = S(
+        1.0, "Of sampled episodes; 0 takes the most likely token. Orion, 5.1: 0.6."
+    )
+    review_temperature: NonNegativeFloat = S(1.0, "Of sampled review tasks. Orion, 5.1: 1.0.")
 
 
-@settings
 class Decoding(PlaySettings):
     """All that says how a policy's turns are sampled."""
 
-    shown: PositiveInt = 10
-    """Products of a search result that the policy is told about."""
-    workers: PositiveInt = 1
-    """Actions carried out at a time: several pay where user or updater are behind an endpoint."""
+    shown: PositiveInt = S(10, "Products of a search result that the policy is told about.")
+    workers: PositiveInt = S(
+        1, "Actions carried out at a time: several pay where user or updater are behind an endpoint."
+    )
 
     def temperature_of(self, type_: TaskType) -> float:
         return self.review_temperature if type_ == "review" else self.temperature
@@ -133,23 +143,23 @@ class Decoding(PlaySettings):
     @property
     def greedy(self) -> Self:
         """The same with the most likely token at each place."""
-        return replace(self, temperature=0.0, review_temperature=0.0)
+        return self.changed(temperature=0.0, review_temperature=0.0)
 
 
-@settings
 class OnlineSettings(GrpoSettings, PpoSettings):
     """Reinforcement learning: GRPO's settings, PPO's, most of which are GRPO's too, and the rest."""
 
-    alignment_weight: NonNegativeFloat | None = None
-    """Of the judge's scores beside success; none: that of ``reward``."""
-    patience: NonNegativeFloat | None = None
-    """What each question costs; none: that of ``reward``."""
-    reward: Paid = "both"
-    """What is paid for: success and alignment, or one of the two alone."""
-    use_vllm: Annotated[bool | None, Field(validate_default=True)] = False
-    """vLLM plays the episodes; none: where it is installed and there is a GPU."""
-    log_tasks: NonNegativeInt = 200
-    """Tasks of validation users that the evaluations on the way are on, at random; 0: all."""
+    alignment_weight: NonNegativeFloat | None = S(
+        None, "Of the judge's scores beside success; none: that of reward."
+    )
+    patience: NonNegativeFloat | None = S(None, "What each question costs; none: that of reward.")
+    reward: Paid = S("both", "What is paid for: success and alignment, or one of the two alone.")
+    use_vllm: Annotated[bool | None, Field(validate_default=True)] = S(
+        False, "vLLM plays the episodes; none: where it is installed and there is a GPU."
+    )
+    log_tasks: NonNegativeInt = S(
+        200, "Tasks of validation users that the evaluations on the way are on, at random; 0: all."
+    )
 
     @property
     def grpo(self) -> GrpoSettings:
@@ -181,9 +191,11 @@ class OnlineSettings(GrpoSettings, PpoSettings):
         return wanted
 
 
-@settings
 class OrionSettings(NotebookSettings):
     """What Orion's notebooks share. A study is made of it (:func:`pwagents_old.orion.study.make_study`)."""
+
+    SECTION = "orion"
+    FOLLOWS = {"sft.seed": "seed"}
 
     shop: ShopSettings
     players: OrionPlayers
@@ -193,10 +205,6 @@ class OrionSettings(NotebookSettings):
     role_play: RolePlaySettings
     sft: SftSettings
     play: PlaySettings
-
-    def changed(self, **groups: Mapping[str, Any]) -> Self:
-        """With other values in some groups: ``settings.changed(players={"user": "none"})``."""
-        return replace(self, **{name: replace(getattr(self, name), **new) for name, new in groups.items()})
 
     @property
     def success(self) -> Success:
@@ -212,12 +220,10 @@ class OrionSettings(NotebookSettings):
         return Decoding(**plain(self.play), shown=self.players.shown, workers=self.players.workers)
 
 
-@settings
 class CurveSettings(RolePlaySettings):
     """The role-play of notebook 05, which learns from several numbers of conversations."""
 
-    scaling: Numbers = ()
-    """Other numbers of conversations to compare with."""
+    scaling: Numbers = S((), "Other numbers of conversations to compare with.")
 
     @property
     def numbers(self) -> list[int]:
@@ -225,16 +231,22 @@ class CurveSettings(RolePlaySettings):
         return sorted({self.n_trajectories, *self.scaling})
 
 
-@settings
 class SftNotebook(OrionSettings):
     """Notebook 05."""
 
     role_play: CurveSettings
 
 
-@settings
 class ReinforcedNotebook(OrionSettings):
     """What the notebooks on reinforcement learning share."""
+
+    FOLLOWS = {
+        "sft.seed": "seed",
+        "rl.seed": "seed",
+        # Episodes are sampled in training as in the test.
+        "rl.temperature": "play.temperature",
+        "rl.review_temperature": "play.review_temperature",
+    }
 
     rl: OnlineSettings
 
@@ -250,7 +262,7 @@ class ReinforcedNotebook(OrionSettings):
         """What the training pays: :attr:`earned`, but for what ``rl`` has otherwise."""
         own = {"alignment_weight": self.rl.alignment_weight, "patience": self.rl.patience}
         own = {name: value for name, value in own.items() if value is not None}
-        return replace(self.earned, use=self.rl.reward, **own)
+        return self.earned.changed(use=self.rl.reward, **own)
 
     def seeded(self, seed: int) -> Self:
         """Change the seed of all samples and trainings; data loaded with it are those of another world.
@@ -261,25 +273,25 @@ class ReinforcedNotebook(OrionSettings):
         folder = self.output_dir
         if seed != self.seed and not self.players.are_models:
             folder = folder / "worlds" / str(seed)
-        own = {"sft": replace(self.sft, seed=seed), "rl": replace(self.rl, seed=seed)}
-        return replace(self, seed=seed, output_dir=folder, **own)
+        return self.changed(seed=seed, output_dir=folder, sft={"seed": seed}, rl={"seed": seed})
 
 
-@settings
 class ControlledStudy(StudySettings):
     """The study of notebook 06, with a control."""
 
-    complete_tasks: NonNegativeInt = 0
-    """Test tasks of each control, with the source's own instructions and, on the embedded world, with such as
-    name all attributes; 0: no control."""
+    complete_tasks: NonNegativeInt = S(
+        0,
+        "Test tasks of each control, with the source's own instructions and, on the embedded world, with "
+        "such as name all attributes; 0: no control.",
+    )
 
 
-@settings
 class ComparedSettings(OnlineSettings):
     """Reinforcement learning by GRPO and, where it is wanted, by PPO."""
 
-    methods: tuple[Literal["GRPO", "PPO"], ...]
-    """What is trained from the same fine-tuned model; GRPO is always among them."""
+    methods: tuple[Literal["GRPO", "PPO"], ...] = S(
+        ..., "What is trained from the same fine-tuned model; GRPO is always among them."
+    )
 
     @field_validator("methods")
     @classmethod
@@ -289,23 +301,21 @@ class ComparedSettings(OnlineSettings):
         return methods
 
 
-@settings
 class RepeatedSettings(ComparedSettings):
     """Reinforcement learning in notebook 06, repeated in other worlds."""
 
-    worlds: Worlds = ()
-    """Seeds of whole embedded worlds, data and trainings; none: only this world."""
+    worlds: Worlds = S((), "Seeds of whole embedded worlds, data and trainings; none: only this world.")
 
 
-@settings
 class PromptedPlayers(OrionPlayers):
     """The players of notebook 06, with the models behind the prompt baselines of Orion's Table 1."""
 
-    policies: tuple[Annotated[str, player()], ...] = ()
-    """Models that play each of the baselines on the test tasks, in rows of their own; none: not played."""
+    policies: tuple[Annotated[str, player()], ...] = S(
+        (),
+        "Models that play each of the baselines on the test tasks, in rows of their own; none: not played.",
+    )
 
 
-@settings
 class GrpoNotebook(ReinforcedNotebook):
     """Notebook 06."""
 
@@ -314,15 +324,17 @@ class GrpoNotebook(ReinforcedNotebook):
     rl: RepeatedSettings
 
 
-@settings
 class AblationSettings(ComparedSettings):
     """Reinforcement learning in notebook 07: several whole pipelines, and of the first GRPO with one thing
     changed."""
 
-    seeds: Seeds
-    """Of pipelines: base model, role-play, fine-tuning and reinforcement learning; data and users stay."""
-    variants: Variants = ()
-    """GRPO with one thing changed: a name each, and what differs of GRPO's settings in this group."""
+    seeds: Seeds = S(
+        ...,
+        "Of pipelines: base model, role-play, fine-tuning and reinforcement learning; data and users stay.",
+    )
+    variants: Variants = S(
+        (), "GRPO with one thing changed: a name each, and what differs of GRPO's settings in this group."
+    )
 
     @property
     def varied(self) -> dict[str, Self]:
@@ -335,12 +347,11 @@ class AblationSettings(ComparedSettings):
             ours, theirs = (
                 (each.grpo, each.reward, each.alignment_weight, each.patience) for each in (self, rl)
             )
-            if (replace(theirs[0], seed=self.seed), *theirs[1:]) == ours:
+            if (theirs[0].changed(seed=self.seed), *theirs[1:]) == ours:
                 raise ValueError(f"expected variants that change something of GRPO, as {name!r} does not")
         return self
 
 
-@settings
 class AblationsNotebook(ReinforcedNotebook):
     """Notebook 07."""
 

@@ -24,6 +24,7 @@ from pwagents.embedding import Embedder
 from pwagents.profiles.contextual import Context
 from pwagents.schema import TASK_TYPES, Benchmark, Split, Task, TaskType
 from pwagents.seeds import derive_seed
+from pwagents.settings import plain
 from pwagents.shop.environment import Agent, Environment, Shop
 from pwagents.shop.search import build_search_engine
 from pwagents_old.llm.make import Models
@@ -37,7 +38,6 @@ from pwagents_old.profiles.llm import LlmProfiler, LlmUpdater
 from pwagents_old.profiles.offline import OfflineProfiler
 from pwagents_old.profiles.update import OfflineUpdater
 from pwagents_old.project import code_hash
-from pwagents_old.settings import plain
 from pwagents_old.tasks.writers import LlmAmbiguousWriter, OfflineAmbiguousWriter, with_instructions
 from pwagents_old.users.llm import make_user
 
@@ -61,7 +61,7 @@ def load_world(settings: OrionSettings, model: Models) -> "tuple[Benchmark, Trut
     its place, templates do. Those held out come first.
     """
     n_users = settings.data.n_users + settings.study.training_users
-    benchmark, truth = load_benchmark(replace(settings.data, n_users=n_users), settings.seed)
+    benchmark, truth = load_benchmark(settings.data.changed(n_users=n_users), settings.seed)
     users = tuple(benchmark.behaviors)
     asked, further = settings.data.n_users, settings.study.training_users
     n = round(len(users) * asked / (asked + further))
@@ -255,7 +255,7 @@ class Study:
             "shop": plain(settings.shop),
             "recommender": "recommend" in settings.study.task_types,
             # teacher and judge only look on, and what a writer wrote is in the data
-            "roles": replace(settings.players, writer="offline", teacher="offline", judge="offline").facts(
+            "roles": settings.players.changed(writer="offline", teacher="offline", judge="offline").facts(
                 "profiler", "updater", "user"
             ),
             "code": code_hash(*EPISODE),

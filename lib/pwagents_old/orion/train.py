@@ -12,7 +12,6 @@ trained policy in ``model``.
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +23,7 @@ from pwagents.errors import DataError, NotEvaluableError
 from pwagents.profiles.contextual import Update
 from pwagents.results.tables import format_intervals
 from pwagents.schema import Action, Split, Task
+from pwagents.settings import plain
 from pwagents.shop.environment import BeliefState, Environment, UserReply
 from pwagents_old.cache import KEY, cached, hash_of
 from pwagents_old.llm.folder import dropped_by_template, read_tokenizer
@@ -51,7 +51,6 @@ from pwagents_old.project import code_hash
 from pwagents_old.rl.rollout import Evaluate, Play, Rollout, play_batch, summarize
 from pwagents_old.rl.settings import GrpoSettings, PpoSettings, RlSettings
 from pwagents_old.rl.train import train_policy
-from pwagents_old.settings import plain
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -130,7 +129,7 @@ def player(study: Study, tokenizer: Any, config: RlSettings, greedy: bool = Fals
     refuses.
     """
     heat = {"temperature": config.temperature, "review_temperature": config.review_temperature}
-    decoding = study.settings.decoding.greedy if greedy else replace(study.settings.decoding, **heat)
+    decoding = study.settings.decoding.greedy if greedy else study.settings.decoding.changed(**heat)
 
     def start(task: Task) -> Environment:
         episode = study.start(task)

@@ -5,7 +5,6 @@ what implicit histories cost.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 from pwagents.embedding import Embedder
@@ -34,7 +33,7 @@ def recall_of(history: History, memory: Memory, settings: RetrievalSettings, emb
         return lambda _: latest
     records = history.events
     if memory == "explicit":  # a profile is short: what comes nearest is shown, however far
-        records, settings = profile_records(history.preferences), replace(settings, least=0.0)
+        records, settings = profile_records(history.preferences), settings.changed(least=0.0)
     index = HistoryIndex(records, embedder)
     return lambda question: index.search(question, settings)
 

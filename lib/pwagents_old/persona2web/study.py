@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from pwagents.embedding import Embedder
+from pwagents.settings import plain
 from pwagents_old.evaluation.episodes import require_played
 from pwagents_old.llm.make import Models
 from pwagents_old.notebook.run import Run
@@ -37,7 +38,6 @@ from pwagents_old.persona2web.serve import serving
 from pwagents_old.persona2web.settings import HistorySettings, RetrievalSettings, WebNotebook
 from pwagents_old.persona2web.sites import LocalWeb
 from pwagents_old.persona2web.types import Architecture, Level, Scheme, WebTask
-from pwagents_old.settings import plain
 
 OFFLINE, CHANCE, ORACLE = "offline agent", "guesses", "oracle"
 ARCHITECTURES: tuple[Architecture, ...] = ("indexed", "occam")
@@ -256,7 +256,7 @@ class Study:
         frames, conditions = [], [self._condition("indexed", "pre_execution", driver="html")]
         for dial, values in plain(self.settings.study.dials).items():
             for value in values:
-                world = self.world_of(replace(self.settings.histories, **{dial: value}))
+                world = self.world_of(self.settings.histories.changed(**{dial: value}))
                 frame = self.play("dials", [OFFLINE], conditions, world)
                 frames.append(frame.assign(dial=dial, value=value))
         return pd.concat(frames, ignore_index=True)

@@ -19,6 +19,7 @@ from pwagents.agents.offline import FunctionClassifier, RuleAgent
 from pwagents.data.splits import sample_tasks
 from pwagents.progress import progress
 from pwagents.schema import Action, Protocol, Task, Trajectory
+from pwagents.settings import plain
 from pwagents.shop.environment import Agent
 from pwagents_old.benchmark.plain import tell_repurchases
 from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
@@ -30,7 +31,6 @@ from pwagents_old.puma.settings import PUMA, Method, PumaNotebook
 from pwagents_old.puma.study import PumaStudy, make_base
 from pwagents_old.puma.train import PumaModels, Trained
 from pwagents_old.puma.worlds import load_worlds
-from pwagents_old.settings import plain
 
 PLAIN = "Plain agent"
 # The rooms that decide, beside data, settings and models, how an episode goes.

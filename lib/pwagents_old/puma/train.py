@@ -26,8 +26,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pwagents_old.cache import cached, hash_of
 from pwagents.data.splits import sample_tasks
+from pwagents.settings import plain
+from pwagents_old.cache import cached, hash_of
 from pwagents_old.llm.folder import ADAPTER
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.lm.complete import complete, draws_alone
@@ -42,7 +43,6 @@ from pwagents_old.puma.labels import Begun, Pair, carry_out, choose_pair, part
 from pwagents_old.puma.memory import REVIEW
 from pwagents_old.puma.settings import Method, PreferenceSettings
 from pwagents_old.puma.study import PumaStudy
-from pwagents_old.settings import plain
 
 SCORES = "scores.json"
 SCORED = ("puma", "web", "embedding", "schema", "results/metrics")  # what decides a candidate's score

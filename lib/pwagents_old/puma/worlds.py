@@ -7,7 +7,7 @@ nothing from it on is learned from, and a user whose first test task lies before
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pwagents.data import load_benchmark
@@ -65,7 +65,7 @@ def load_worlds(settings: PumaNotebook) -> Worlds:
     tested, _ = load_benchmark(data, seed)
     learned, train_tasks, test_tasks = tested, tested.tasks["train"], tested.tasks["test"]
     if study.training_users:
-        learned, _ = load_benchmark(replace(data, n_users=data.n_users + study.training_users), seed)
+        learned, _ = load_benchmark(data.changed(n_users=data.n_users + study.training_users), seed)
         further = learned.behaviors.keys() - tested.behaviors.keys()
         train_tasks = [task for task in learned.tasks["train"] if task.user_id in further]
         if not train_tasks:
