@@ -88,9 +88,9 @@ def test_all_that_is_missing_is_told_at_once_each_with_what_brings_it(monkeypatc
 def test_a_notebook_says_it_first_and_begins_no_run_where_something_is_missing(tmp_path, capsys):
     given = {"preset": "smoke", "output_dir": str(tmp_path)}
     with pytest.raises(SettingsError, match=r"\A01_data cannot start: files in /nowhere"):
-        start("01_data", kind_of("01_data"), given | {"source": "personalwab", "data_dir": "/nowhere"})
+        start("01_data", given | {"source": "personalwab", "data_dir": "/nowhere"}, kind_of("01_data"))
     assert capsys.readouterr().out == ""
-    _, run = start("01_data", kind_of("01_data"), given)
+    _, run = start("01_data", given, kind_of("01_data"))
     assert capsys.readouterr().out.startswith("01_data has what it needs (disk")
     run.finish(data_hash="none")
 

@@ -16,7 +16,6 @@ from trl.generation import vllm_generation
 
 from pwagents.errors import DataError
 from pwagents.seeds import rng
-from pwagents.settings import meaning
 from pwagents_old.cache import seal
 from pwagents_old.llm.folder import read_model
 from pwagents_old.rl.learner import Critic
@@ -298,7 +297,7 @@ def test_what_cannot_be_is_refused_before_anything_runs_and_settings_say_what_th
             game.train("grpo", tmp_path, **changed)
     assert not list(tmp_path.iterdir())
     for group in (GrpoSettings, PpoSettings):
-        assert all(meaning(group, name) for name in group.__pydantic_fields__)
+        assert all(field.description for field in group.model_fields.values())
 
 
 def test_a_rollout_that_contradicts_itself_is_named(tmp_path):

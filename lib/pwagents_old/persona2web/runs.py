@@ -7,7 +7,7 @@ is played again.
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from queue import Queue
@@ -24,6 +24,7 @@ from pwagents_old.persona2web.episode import Agent, run_episode
 from pwagents_old.persona2web.history import History
 from pwagents_old.persona2web.judge import Scores, Truth, judge
 from pwagents_old.persona2web.memory import Memory, profile_preferences, recall_of
+from pwagents.settings import plain
 from pwagents_old.persona2web.settings import RetrievalSettings
 from pwagents_old.persona2web.sites import LocalWeb
 from pwagents_old.persona2web.types import Architecture, Level, Scheme, WebTask, WebTrajectory
@@ -174,7 +175,7 @@ def run_condition(
         store,
         method=method,
         model=model,
-        params={**params, **world.key, **asdict(condition)},
+        params={**params, **world.key, **plain(condition)},
         workers=len(drivers),
         stored_runs_only=stored_runs_only,
         record=WebEpisode,
