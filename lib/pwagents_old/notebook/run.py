@@ -48,7 +48,7 @@ from pwagents.settings import (
 from pwagents_old import engine
 from pwagents_old.evaluation.episodes import append_line, count_outcomes, open_lines
 from pwagents_old.llm.make import notes
-from pwagents_old.notebook import preflight
+from pwagents_old.notebook import figures, preflight  # noqa: F401  figures: where drawing functions stand
 from pwagents_old.project import ROOT
 
 SMOKE_BANNER = (
