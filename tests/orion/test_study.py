@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from dataclasses import replace
 
 import pytest
 
@@ -140,7 +139,7 @@ def test_without_updater_the_profile_stays(variant):
 
 def test_where_the_source_has_fewer_users_both_parts_shrink_and_one_is_too_few(variant, monkeypatch):
     def load(n):
-        return lambda data, seed: load_benchmark(replace(data, n_users=n), seed)
+        return lambda data, seed: load_benchmark(data.changed(n_users=n), seed)
 
     monkeypatch.setattr(orion_study, "load_benchmark", load(12))
     few, many = (variant(seed=2, study={"training_users": n}) for n in (42, 14))

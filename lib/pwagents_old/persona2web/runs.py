@@ -15,8 +15,9 @@ from typing import Any
 
 import pandas as pd
 
-from pwagents.schema import Usage
 from pwagents.embedding import Embedder
+from pwagents.schema import Usage
+from pwagents.settings import plain
 from pwagents_old.evaluation.episodes import Episode, run_episodes
 from pwagents_old.persona2web.agent import Brief
 from pwagents_old.persona2web.driver import Driver
@@ -24,7 +25,6 @@ from pwagents_old.persona2web.episode import Agent, run_episode
 from pwagents_old.persona2web.history import History
 from pwagents_old.persona2web.judge import Scores, Truth, judge
 from pwagents_old.persona2web.memory import Memory, profile_preferences, recall_of
-from pwagents.settings import plain
 from pwagents_old.persona2web.settings import RetrievalSettings
 from pwagents_old.persona2web.sites import LocalWeb
 from pwagents_old.persona2web.types import Architecture, Level, Scheme, WebTask, WebTrajectory
