@@ -51,7 +51,7 @@ def save_figure(
 
     Args:
         plot: a function ``plot_...`` of :mod:`pwagents.results.figures`; it gets the frame and ``options``,
-            which JSON must be able to hold.
+            which JSON must be able to store.
         data: the numbers, unrounded (6 significant digits in the CSV). Its index is dropped.
         stamp: what made the figure, such as preset, source and backbone: in small type below it.
 
@@ -89,7 +89,7 @@ def save_figure(
 
 
 def draw_figure(path: Path | str, *, stamped: bool = False):
-    """Return the matplotlib figure of a file of numbers; without its stamp, unless ``stamped``.
+    """Return the matplotlib figure of a file of numbers, with its stamp if ``stamped``.
 
     Raises:
         ValueError: the file is no figure's numbers, or names another function than one of :data:`PLOTS`.
@@ -108,7 +108,7 @@ def draw_figure(path: Path | str, *, stamped: bool = False):
 
 
 def write_figure(figure, path: Path) -> bytes:
-    """Write a figure as its suffix says, one of :data:`FORMATS`; return the bytes, the same at every run."""
+    """Write a figure as its suffix says, and return its bytes."""
     import matplotlib.pyplot as plt
 
     buffer, kind = io.BytesIO(), path.suffix[1:]

@@ -1,4 +1,4 @@
-"""What happens within episodes: which action follows which, and how attempts improve.
+"""What happens within episodes: transitions between actions, and attempts.
 
 Both are read off the episodes that were scored.
 """
@@ -23,10 +23,11 @@ ACTIONS = {
 
 
 def action_transitions(records: Iterable[Episode]) -> pd.DataFrame:
-    """Count which action follows which (PersonalWAB, Figure 8): ``type, from, to, count, share``.
+    """Count which action follows which (PersonalWAB, Figure 8).
 
-    ``share`` is that of all that follows ``from`` within the task type. An episode begins at "start" and ends
-    at "end"; a call with an error is "malformed", whatever it meant to call.
+    The columns are ``type, from, to, count, share``. ``share`` is that of all that follows ``from`` within
+    the task type. An episode begins at "start" and ends at "end"; a call with an error is "malformed",
+    whatever it meant to call.
     """
     rows = []
     for record in records:
@@ -42,7 +43,7 @@ def action_transitions(records: Iterable[Episode]) -> pd.DataFrame:
 
 
 def attempts_by_number(records: Iterable[Episode]) -> pd.DataFrame:
-    """Average attempts, the first, the second and so on (PersonalWAB, Figure 9): a row a type and number.
+    """Average attempts by their number (PersonalWAB, Figure 9), a row a type and number.
 
     ``tasks``: episodes that made so many attempts or more; ``result_accuracy``: mean of just that attempt
     over them; ``best_so_far``: mean over all scored episodes of the best of their attempts up to it, or 0.

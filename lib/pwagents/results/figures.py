@@ -1,7 +1,7 @@
-"""Drawing functions of stored figures: each gets a frame and options, and returns matplotlib's figure.
+"""The drawing functions of stored figures.
 
-A figure's file names its function by a word: "intervals" is :func:`plot_intervals`
-(:mod:`pwagents.results.drawing`).
+Each gets a frame and options, and returns matplotlib's figure. A figure's file names its function by a word:
+"intervals" is :func:`plot_intervals` (:mod:`pwagents.results.drawing`).
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ def plot_intervals(
     xlim: tuple[float, float] | None = None,
     title: str = "",
 ):
-    """Plot points with horizontal intervals, one line of the figure per ``label``, first at the top.
+    """Plot points with horizontal intervals, a line a ``label``, the first at the top.
 
     Args:
         data: one row a point, with ``low`` and ``high``. A missing interval draws the point alone, a missing
@@ -88,11 +88,11 @@ def plot_lines(
     xlabel: str = "",
     ylabel: str = "",
 ):
-    """Plot a line a ``hue``, which differ by color, dashes and (where points are few) markers.
+    """Plot a line a ``hue``: colors, dashes and (if points are few) markers differ.
 
     Args:
         data: one row a point, in the order of its line. A missing ``y`` is left out. Where it has ``low`` and
-            ``high``, intervals are drawn, a little beside each other.
+            ``high``, intervals are drawn, a little apart from each other.
         color: column that decides the color in place of ``hue``; lines of one color have different dashes.
         panel: column whose values get a panel each, with the value as its title; ``columns`` in a row.
         faint: column drawn thin and pale below its line, such as what the line is a running mean of.
@@ -145,7 +145,7 @@ def plot_lines(
 def plot_bars(
     data: pd.DataFrame, label: str, value: str, *, hue: str | None = None, stacked: bool = False, ylabel=""
 ):
-    """Plot vertical bars of ``value`` per ``label``, in the frame's order; one color per ``hue``.
+    """Plot vertical bars of ``value``, in the frame's order; one color a ``hue``.
 
     Each (label, hue) may occur once. Returns the matplotlib figure.
     """
@@ -176,7 +176,7 @@ def plot_bars(
 
 @styled
 def plot_transitions(transitions: pd.DataFrame):
-    """Draw which action follows which, one panel a task type; the paper has a chord diagram (Figure 8)."""
+    """Draw :func:`action_transitions`; PersonalWAB has a chord diagram (Figure 8)."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
@@ -206,7 +206,7 @@ def plot_transitions(transitions: pd.DataFrame):
 
 @styled
 def plot_attempts(numbers: pd.DataFrame):
-    """Draw attempts by their number: how many tasks get there (bars), and their result accuracy (lines)."""
+    """Draw :func:`attempts_by_number`: tasks as bars, result accuracy as lines."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 

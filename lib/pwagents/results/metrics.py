@@ -1,4 +1,4 @@
-"""Metrics of one episode: the two function accuracies, the two result accuracies, and steps.
+"""Metrics of one episode: two function accuracies, two result accuracies, steps.
 
 PersonalWAB (section 3.3) scores the choice of function once a task; Orion (section 5.1) scores it at each
 step. PersonalWAB's published scorer keeps the best attempt of an episode; what the user is left with is the
@@ -44,7 +44,7 @@ def rank_accuracy(products: Sequence[str], target: str) -> float:
 
     Departures from the published code: ids are compared whole, so that a target's id inside another product's
     text is no hit; and ranks count against ten, as in the equation, however few products were found (the code
-    divides by their number: the second of three is worth .67 there, .9 here).
+    divides by their number: the second of three scores .67 there, .9 here).
     """
     for rank, asin in enumerate(products[:10], start=1):
         if asin == target:
@@ -55,9 +55,9 @@ def rank_accuracy(products: Sequence[str], target: str) -> float:
 def attempts(trajectory: Trajectory) -> list[float]:
     """Compute the result accuracy (0 to 1) of each attempt at the task, in order.
 
-    An attempt is a well-formed call of the function that the task asks for. A search or a recommendation is
-    worth the target's rank, a review its cosine with the real one, at least 0 (the published code does not
-    clip: a review can be worth less than none there).
+    An attempt is a well-formed call of the function that the task asks for. A search or a recommendation
+    scores by the target's rank, a review by its cosine with the real one, at least 0 (the published code does
+    not clip: a review can score below none there).
     """
     if trajectory.type == "review":
         return [min(max(similarity, 0.0), 1.0) for similarity in trajectory.similarities]

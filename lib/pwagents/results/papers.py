@@ -1,4 +1,4 @@
-"""The numbers printed in the papers, a YAML file each in ``papers``, and our rows below them.
+"""The numbers printed in the papers (``papers/*.yaml``), and our rows below them.
 
 ``paper`` is PersonalWAB (which holds PUMA), Orion or Persona2Web, ``table`` the paper's own numbering (for
 Persona2Web, of which no table is at hand, what the numbers are about), ``task`` search, recommend, review,
@@ -74,7 +74,7 @@ def load_targets() -> pd.DataFrame:
 
 
 def paper_table(paper: str, table: str) -> pd.DataFrame:
-    """Return a whole table as printed: rows as its index ``row``, columns as (task, column), in print order.
+    """Return a whole table as printed: index ``row``, columns (task, column).
 
     Raises:
         KeyError: there is no such table.
@@ -94,20 +94,20 @@ def below_paper(
 ) -> pd.DataFrame:
     """Put rows of ours below a paper's table as printed, in the table's unit.
 
-    There is an "overall" of ours only where all three types of tasks were played: a mean over fewer is not
-    the paper's. In it each task weighs the same, beside Orion's each type. Where anything was played, columns
-    of what was not are left out.
+    There is an "overall" of ours only if all three types of tasks were played: a mean over fewer is not the
+    paper's. In it each task has the same weight; in Orion's tables, each type. If anything was played, the
+    columns of other types are left out.
 
     Args:
         frame: the episodes of the methods to show, a row each; may be empty.
         backbone: the model behind them; empty for none.
         data: what they were played on.
-        printed: the paper's rows to show; all where none are given.
+        printed: the paper's rows to show; all if none are given.
 
     Returns:
         ``source`` ("here", or paper and table), ``row`` (as printed, or backbone and method of ours),
         ``backbone, data, n`` (test tasks), ``grader`` and :data:`COSTS`; then the columns of
-        :func:`pwagents.results.statistics.by_task`. What a paper does not tell is missing.
+        :func:`pwagents.results.statistics.by_task`. What a paper does not print is missing.
     """
     cells = _cells(paper, table)
     theirs = paper_table(paper, table).rename(columns=_heading, level="column")
@@ -144,7 +144,7 @@ def below_paper(
 
 
 def with_prompted(trained: pd.DataFrame, played: pd.DataFrame, data: str) -> pd.DataFrame:
-    """Put the prompting rows into Orion's Table 1: the paper's, ours, and those that were not run.
+    """Put the prompting rows into Orion's Table 1, also those that were not run.
 
     Args:
         trained: the other rows, of :func:`below_paper`.
@@ -196,7 +196,7 @@ def below_printed(
 
 
 def rank_rows(table: pd.DataFrame, task: str, metric: str) -> str:
-    """List the paper's rows and ours in the order of one column, the best first, a line each.
+    """List the paper's rows and ours by one column, the best first, a line each.
 
     A mean over part of its tasks has no rank.
 
@@ -215,7 +215,7 @@ def rank_rows(table: pd.DataFrame, task: str, metric: str) -> str:
 
 
 def _printed_facts(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return what a paper's rows say of themselves: the columns :data:`_FACTS`, by row."""
+    """Return what a paper's rows say of themselves, by row."""
     rows = cells.drop_duplicates("row").set_index("row", drop=False).rename_axis(None)
     rows = rows.assign(source=rows["paper"] + ", " + rows["table"], data="the data of " + rows["paper"])
     return rows.assign(grader="the paper's").astype({"n": float})[_FACTS]

@@ -36,7 +36,7 @@ def score_references(shop: Shop, tasks: Sequence[Task], seed: int) -> pd.DataFra
 def product_references(
     benchmark: Benchmark, engine: SearchEngine, tasks: Sequence[Task], seed: int
 ) -> pd.DataFrame:
-    """Score reference rankings on search and recommend tasks, one row a task and method.
+    """Score reference rankings on search and recommend tasks, a row a task and method.
 
     - random: ten products at random; - popularity: the ten products most bought;
     - repeat: the user's own last ten products (recommend);
@@ -107,7 +107,7 @@ def review_references(
 
 
 def with_references(results: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
-    """Put results, one row an episode, below the references and above the one that knows the answer."""
+    """Put results, one row an episode, between the references and the oracle."""
     named = references.assign(method="Reference: " + references["method"])
     named = named.rename(columns={"result_accuracy": "result_official"})
     is_oracle = references["method"] == "oracle"
@@ -115,7 +115,7 @@ def with_references(results: pd.DataFrame, references: pd.DataFrame) -> pd.DataF
 
 
 def popular_products(benchmark: Benchmark, dates: set[int]) -> dict[int, list[str]]:
-    """Return the ten products bought most often before each date (milliseconds); ties by id."""
+    """Return the ten products most bought before each date (milliseconds); ties by id."""
     purchases, counts = _purchases(benchmark), Counter[str]()
     popular, n_counted = {}, 0
     for date in sorted(dates):
@@ -130,7 +130,9 @@ def popular_products(benchmark: Benchmark, dates: set[int]) -> dict[int, list[st
 def recommend_by_input(
     shop: Shop, tasks: Sequence[Task], embedder: Embedder, truth: Truth | None
 ) -> pd.DataFrame:
-    """Answer recommend tasks by rules, and by the recommender from parts of the past, a row each.
+    """Answer recommend tasks by rules, and by the recommender from parts of the past.
+
+    A row a task and method.
 
     The right interest, and in it the products of the target's type (all of the interest if there is none),
     are known in the synthetic world alone.
@@ -176,19 +178,19 @@ def recommend_by_input(
 
 
 def _latest(behaviors: Sequence[Behavior]) -> list[str]:
-    """Return the ten last products, latest first: what was bought will be bought again."""
+    """Return the ten last products, latest first."""
     return list(dict.fromkeys(b.parent_asin for b in reversed(behaviors)))[:RESULTS]
 
 
 def _train_periods(benchmark: Benchmark) -> list[tuple[int, str, Behavior]]:
-    """(time, user, behavior) of all train periods, earliest first, at the same time by user."""
+    """Return (time, user, behavior) of all train periods, by time and user."""
     users = sorted(benchmark.behaviors)
     behaviors = [(b.timestamp, user, b) for user in users for b in benchmark.train_period(user)]
     return sorted(behaviors, key=lambda each: each[0])
 
 
 def _purchases(benchmark: Benchmark) -> list[tuple[int, str]]:
-    """(time, parent_asin) of all that recommenders learn from, earliest first, at the same time by id."""
+    """Return (time, parent_asin) of all that recommenders learn from, sorted."""
     of_users = [(b.timestamp, b.parent_asin) for _, _, b in _train_periods(benchmark)]
     of_strangers = [purchase for past in benchmark.population.values() for purchase in past]
     return sorted(of_users + of_strangers)

@@ -1,8 +1,8 @@
-"""Methods compared over seeds of a training, or over worlds: these are the units, not the tasks.
+"""Methods compared over seeds of a training, or over worlds.
 
-However many tasks are played, a method that was trained once has not been compared with another.
-A ``frame`` has one row an episode (:func:`pwagents.results.metrics.frame`), with the ``seed`` of
-its training; ``means`` are those of :func:`means_by_seed`.
+Here these are the units, not the tasks. However many tasks are played, a method that was trained once has not
+been compared with another. A ``frame`` has one row an episode (:func:`pwagents.results.metrics.frame`), with
+the ``seed`` of its training; ``means`` are those of :func:`means_by_seed`.
 """
 
 from collections.abc import Mapping
@@ -26,13 +26,13 @@ MUST_EXCEED = "what a difference must exceed"  # heading
 
 
 def means_by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Tabulate :func:`by_type_and_mean` for each ``seed`` of the frame, and which seed it is."""
+    """Tabulate :func:`by_type_and_mean` for each ``seed`` of the frame."""
     of_seeds = [by_type_and_mean(own, metric).assign(seed=seed) for seed, own in frame.groupby("seed")]
     return sort_by_type(pd.concat(of_seeds)).reset_index(drop=True)
 
 
 def by_seed(means: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate, for each method of training and task type, the mean of each seed and the mean over seeds.
+    """Tabulate the means of each seed and over seeds, by method and task type.
 
     Returns:
         ``method, type``, a column "seed ..." each, ``mean, low, high`` (Student's t over seeds, of shares
@@ -51,13 +51,13 @@ def by_seed(means: pd.DataFrame) -> pd.DataFrame:
 
 
 def format_seeds(table: pd.DataFrame) -> pd.DataFrame:
-    """Format a table of :func:`by_seed`: the mean with its interval, a heading that says what it is."""
+    """Format a table of :func:`by_seed`: means with their intervals, plain headings."""
     formatted = table.assign(mean=format_intervals(table)).drop(columns=["low", "high"])
     return formatted.rename(columns={"sd": "deviation of seeds"}).drop(columns="n_missing", errors="ignore")
 
 
 def means_over_seeds(means: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate the means of :func:`by_seed` for a figure, with ``n_tasks`` and ``n_seeds``."""
+    """Tabulate means over seeds for a figure, with ``n_tasks`` and ``n_seeds``."""
     over = by_seed(means)
     columns = [name for name in ("method", "type", *Interval._fields, "n_missing") if name in over]
     n_tasks = over["type"].map(means.groupby("type")["n_tasks"].max())
@@ -65,7 +65,7 @@ def means_over_seeds(means: pd.DataFrame) -> pd.DataFrame:
 
 
 def seed_comparisons(means: pd.DataFrame, pairs: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
-    """Compare methods of training by their seeds' paired differences, a row a comparison and task type.
+    """Compare methods by their seeds' paired differences, by comparison and task type.
 
     Args:
         pairs: what is compared, in words -> the two methods, first minus second.
@@ -85,7 +85,7 @@ def seed_comparisons(means: pd.DataFrame, pairs: Mapping[str, tuple[str, str]]) 
 
 
 def _t_test(differences: pd.Series) -> tuple[float, float, float, float]:
-    """Return mean, interval and two-sided p by Student's t: each difference is a unit of its own."""
+    """Return mean, interval and two-sided p by Student's t."""
     from scipy.stats import ttest_1samp
 
     interval = mean_interval(differences, differences.index)
@@ -95,7 +95,7 @@ def _t_test(differences: pd.Series) -> tuple[float, float, float, float]:
 
 
 def noise_floor(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Measure how far two runs of one method differ when only the seed does, one row a method.
+    """Measure how far two runs of one method differ if only the seed does.
 
     Tasks that were not scored under all seeds are left out.
 
@@ -118,7 +118,7 @@ def noise_floor(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def noise_of_seeds(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Tabulate :func:`noise_floor` by task type, after several types also of all tasks ("overall")."""
+    """Tabulate :func:`noise_floor` by task type, and "overall" after several types."""
     headings = {"sd": "deviation of seeds", "largest": "largest difference of two seeds"}
     headings["must_exceed"] = MUST_EXCEED
     parts = [noise_floor(own, metric).assign(type=type_) for type_, own in split_by_type(frame)]
@@ -127,8 +127,12 @@ def noise_of_seeds(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def must_exceed(floor: pd.DataFrame, method: str) -> dict[str, float] | None:
-    """Read the noise of a method's seeds from a table of :func:`noise_of_seeds`: task type -> what a
-    difference there must exceed; None with one seed."""
+    """Return what a difference must exceed, by task type; None with one seed.
+
+    Args:
+        floor: a table of :func:`noise_of_seeds`.
+        method: whose noise it is.
+    """
     noise = floor[floor["method"] == method].set_index("type")[MUST_EXCEED]
     return None if noise.isna().any() else noise.to_dict()
 
@@ -136,14 +140,14 @@ def must_exceed(floor: pd.DataFrame, method: str) -> dict[str, float] | None:
 def world_comparisons(
     frame: pd.DataFrame, metric: str, pairs: Mapping[str, tuple[str, str]], resamples: int = 999
 ) -> pd.DataFrame:
-    """Compare methods over worlds, a row a comparison and task type: here the world is the unit.
+    """Compare methods over worlds, a row a comparison and task type.
 
     A world has its own shop, people and trainings (another seed of the data). It gives one difference, the
     mean over the tasks that both methods were scored on. What other users of the same worlds would give is
     another, narrower question: for it each world's users are resampled, with all of their tasks.
 
     Args:
-        frame: one row an episode, with its ``world``; task types are told in order of appearance.
+        frame: one row an episode, with its ``world``; task types keep their order of appearance.
         pairs: what is compared, in words -> the two methods, first minus second.
 
     Returns:

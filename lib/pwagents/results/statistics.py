@@ -7,7 +7,7 @@ the quantile is Student's t with G - 1 degrees of freedom. What another *trainin
 give, or another world, is another question: :mod:`pwagents.results.seeds`.
 
 A mean over part of its tasks says so. A user, judge or updater that cannot answer leaves a task without a
-score (what the *agent* refuses counts 0). Then the table has a column "scored" beside that type, such as "7
+score (what the *agent* refuses counts 0). Then the table has a column "scored" for that type, such as "7
 of 10", and an overall or a mean of types over fewer types than were played is absent. A ``frame`` has one row
 an episode (:func:`pwagents.results.metrics.frame`).
 """
@@ -35,7 +35,7 @@ _FLIPS = 9_999  # random sign flips where there are too many to try them all
 
 
 class Interval(NamedTuple):
-    """A mean and its 95% confidence interval; ``low`` and ``high`` are NaN with fewer than two clusters."""
+    """A mean and its 95% confidence interval, NaN with fewer than two clusters."""
 
     mean: float
     low: float
@@ -43,7 +43,7 @@ class Interval(NamedTuple):
 
 
 class PairedTest(NamedTuple):
-    """Mean difference a - b of two policies on the tasks both were scored on, its interval, two-sided p."""
+    """Difference a - b of two policies on the tasks both were scored on, interval, p."""
 
     difference: float
     low: float
@@ -55,9 +55,10 @@ class PairedTest(NamedTuple):
 
 
 def mean_interval(values: Sequence[float], clusters: Sequence) -> Interval:
-    """Return the mean of ``values`` with an interval clustered by ``clusters`` (one label per value).
+    """Return the mean of ``values`` with an interval clustered by ``clusters``.
 
-    ``statsmodels`` gives the same: OLS on a constant, ``cov_type="cluster"``, ``use_t=True``.
+    There is one label per value. ``statsmodels`` gives the same: OLS on a constant, ``cov_type="cluster"``,
+    ``use_t=True``.
 
     Raises:
         ValueError: the lengths differ, or a value is not finite (leave missing values out first).
@@ -84,10 +85,11 @@ def mean_interval(values: Sequence[float], clusters: Sequence) -> Interval:
 
 
 def share_interval(values: Sequence[float], clusters: Sequence) -> Interval:
-    """Return the interval of a metric from 0 to 1: cut at both ends, Wilson's where all are 0 or all 1.
+    """Return the interval of a metric from 0 to 1.
 
-    Without any spread :func:`mean_interval` is a point, however few tasks there are. Wilson's (1927) is not.
-    It counts clusters, each of which is then a hit or a miss: more tasks of one user add no certainty.
+    It is cut at both ends, and Wilson's (1927) if all values are 0 or all 1: there :func:`mean_interval` is a
+    point, however few tasks there are. Wilson's counts clusters, each of which is then a hit or a miss: more
+    tasks of one user add no certainty.
     """
     interval = mean_interval(values, clusters)
     if interval.mean in (0, 1) and interval.low == interval.high:
@@ -100,7 +102,7 @@ def share_interval(values: Sequence[float], clusters: Sequence) -> Interval:
 
 
 def summarise(frame: pd.DataFrame, by: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame:
-    """Tabulate means with intervals clustered by user, one row per group of ``by`` and metric.
+    """Tabulate means with intervals clustered by user, by groups and metric.
 
     Args:
         frame: one row an episode with ``task_id``, ``user_id``, the columns of ``by`` and of ``metrics``.
@@ -111,7 +113,7 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], metrics: Sequence[str]) ->
         :data:`SHARES` are those of :func:`share_interval`.
     """
     groups = frame.groupby(list(by), sort=False, dropna=False) if by else [((), frame)]
-    # Missing values enter no mean: they are counted beside it.
+    # Missing values enter no mean: they are counted.
     rows = []
     for labels, group in groups:
         for metric in metrics:
@@ -124,7 +126,7 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], metrics: Sequence[str]) ->
 
 
 def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str, *, flips: int = _FLIPS) -> PairedTest:
-    """Compare two given policies, ``a`` and ``b``, on the same tasks: difference a - b, interval, p.
+    """Compare two policies, ``a`` and ``b``, on the same tasks: a - b, interval, p.
 
     p is of a sign-flip test by user: had neither policy an advantage, each user's summed difference might as
     well have the other sign. All combinations of signs are tried for up to 13 users with any difference, else
@@ -156,7 +158,7 @@ def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str, *, flips: int 
 
 
 def paired_gains(frame: pd.DataFrame, metric: str, better: str, base: str, by: Sequence[str]) -> pd.DataFrame:
-    """Test how much more method ``better`` reaches than ``base``, one row a group of ``by``.
+    """Test how much more ``better`` reaches than ``base``, one row a group of ``by``.
 
     Returns:
         The columns of ``by`` (in the order of first appearance), then those of :class:`PairedTest`;
@@ -208,9 +210,9 @@ def trained_differences(
     metric: str,
     seed_noise: Mapping[str, float] | None = None,
 ) -> pd.DataFrame:
-    """Compare trained policies, one row a comparison and task type, "overall" after several.
+    """Compare trained policies, a row a comparison and task type, and "overall".
 
-    There is no p: if a policy was trained once, tasks tell of this policy, not of how it was trained.
+    There is no p: if a policy was trained once, the tasks measure this policy, not how it was trained.
 
     Args:
         pairs: what is compared, in words -> the two methods, first minus second.
@@ -231,27 +233,28 @@ def trained_differences(
 
 
 def name_left_out(table: pd.DataFrame) -> pd.DataFrame:
-    """Drop the column ``n_left_out`` of paired tests where both methods were scored on all tasks."""
+    """Drop the column ``n_left_out`` of paired tests if no task was left out."""
     return table if table["n_left_out"].any() else table.drop(columns="n_left_out")
 
 
 def sort_by_type(frame: pd.DataFrame) -> pd.DataFrame:
-    """Sort rows by ``method``, as they first appear, then by ``type``, those of all tasks last."""
+    """Sort rows by ``method``, as they first appear, then by ``type``."""
     order = {"method": list(frame["method"].unique()), "type": (*TASK_TYPES, OVERALL, MEAN)}
     return frame.sort_values(["method", "type"], key=lambda c: c.map(order[c.name].index), kind="stable")
 
 
 def split_by_type(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Split episodes by the types that were played; after several types, "overall" has all of them."""
+    """Split episodes by type; after several types, "overall" has all of them."""
     parts = [(task, frame[frame["type"] == task]) for task in TASK_TYPES if task in set(frame["type"])]
     return [*parts, (OVERALL, frame)] if len(parts) > 1 else parts
 
 
 def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tabulate one row a method, one column a task type and metric: the shape of PersonalWAB's Table 3.
+    """Tabulate a row a method, a column a task type and metric.
 
-    Only types that were played have columns. Several are followed by "overall", the mean over all tasks,
-    which stays empty for a method that was not scored on all of these types.
+    This is the shape of PersonalWAB's Table 3. Only types that were played have columns. Several are followed
+    by "overall", the mean over all tasks, which stays empty for a method that was not scored on all of these
+    types.
 
     Args:
         metrics: column of ``frame`` -> its name in the table.
@@ -280,7 +283,7 @@ def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFra
 
 
 def by_type_and_mean(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Tabulate means by method and task type, below them :data:`MEAN`, in which each type weighs the same.
+    """Tabulate means by method and task type, and :data:`MEAN`, the mean of the types.
 
     "overall" of :func:`by_task` weighs each task the same instead. Here a task moves the mean by
     1 / (number of types x tasks of its type), and the interval, clustered by user, is of these parts.

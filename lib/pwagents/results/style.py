@@ -38,19 +38,19 @@ _STYLE: list[str | dict] = [
         "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
     },
 ]
-MARKERS = "osD^vP"  # a second cue beside color
+MARKERS = "osD^vP"  # a second cue after color
 DASHES = ("-", "--", ":", "-.", (0, (9, 2.5)))  # a third
 
 
 def style() -> AbstractContextManager:
-    """Return a context in which figures have the style: where they are made and where they are written."""
+    """Return a context in which figures are made and written in the style."""
     import matplotlib.pyplot as plt
 
     return plt.style.context(_STYLE, after_reset=True)
 
 
 def add_style(sheet: str) -> None:
-    """Put one of matplotlib's style sheets, or one's own file, above the style of all figures from here on.
+    """Put a style sheet of matplotlib's, or a file, above the style of all figures.
 
     Raises:
         OSError: there is no such sheet.
@@ -73,7 +73,7 @@ def styled(plot: Callable) -> Callable:
 
 
 def assign_colors(names: Iterable[str]) -> dict[str, str]:
-    """Assign a color to each name: that of :data:`COLORS`, or the first of the palette that is left."""
+    """Assign a color to each name: that of :data:`COLORS`, or the next of the palette."""
     names = dict.fromkeys(names)  # each once, in their order
     fixed = {name: COLORS[name] for name in names if name in COLORS}
     left = cycle([color for color in PALETTE if color not in fixed.values()])
@@ -81,10 +81,10 @@ def assign_colors(names: Iterable[str]) -> dict[str, str]:
 
 
 def draw_points(ax, data: pd.DataFrame, mean: str, places: pd.Series, *, orient: str = "y", **look):
-    """Draw a row's ``mean`` at its place on the axis ``orient``, with the interval from ``low`` to ``high``.
+    """Draw each row's ``mean``, with the interval from ``low`` to ``high``.
 
-    Where ``data`` has no column ``low``, points have no intervals. ``look`` is of the line through them,
-    which is returned.
+    ``places`` are on the axis ``orient``. If ``data`` has no column ``low``, points have no intervals.
+    ``look`` is of the line through them, which is returned.
     """
     import seaborn as sns
 
@@ -106,7 +106,7 @@ def draw_points(ax, data: pd.DataFrame, mean: str, places: pd.Series, *, orient:
 
 
 def mark_level(ax, value: float, name: str, i: int = 0) -> None:
-    """Draw a grey line across a panel to compare with, its name at its right end; other dashes by ``i``."""
+    """Draw a grey line across a panel, its name at its right end; ``i`` sets the dashes."""
     name, dashes = escape_math(name), DASHES[1 + i % (len(DASHES) - 1)]
     ax.axhline(value, color="0.4", linestyle=dashes, linewidth=1.5, label=name)
     ax.annotate(name, (1, value), xycoords=("axes fraction", "data"), xytext=(4, 0),
@@ -114,7 +114,7 @@ def mark_level(ax, value: float, name: str, i: int = 0) -> None:
 
 
 def legend_above(fig, *marks_and_names, columns: int = 4):
-    """Put a legend above the panels, in at most so many columns as the figure's width has room for.
+    """Put a legend above the panels, in as many columns as there is room for.
 
     Args:
         marks_and_names: as ``fig.legend`` takes them; none: all that the panels have.

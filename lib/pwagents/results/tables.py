@@ -1,7 +1,8 @@
 """Tables as files (CSV, HTML, LaTeX) and as what a notebook shows.
 
-The CSV holds the numbers, HTML and LaTeX what a reader sees. Layout and escaping are great_tables'; product
-texts and other foreign strings in a table stay text. The same frame gives the same bytes at every run.
+The CSV has the numbers; HTML and LaTeX have what a reader sees. Layout and escaping are great_tables';
+product texts and other foreign strings in a table stay text. The same frame gives the same bytes at every
+run.
 """
 
 import re
@@ -31,7 +32,7 @@ class Html:
     executed among them. So styles are inline, with a background of their own for the dark theme.
     """
 
-    html: str = field(repr=False)  # a notebook would hold it twice, the second time as its plain text
+    html: str = field(repr=False)  # a notebook would store it twice, the second time as plain text
 
     def _repr_html_(self) -> str:
         return self.html
@@ -48,7 +49,9 @@ def save_table(
     formats: Mapping[str, str] | None = None,
     missing: str = MISSING,
 ) -> Html:
-    """Write ``<output_dir>/tables/<name>.csv``, ``.html`` and ``.tex``; return what a notebook displays.
+    """Write a table's files, and return what a notebook displays.
+
+    The files are ``<output_dir>/tables/<name>.csv``, ``.html`` and ``.tex``.
 
     Args:
         data: the numbers, for the CSV (6 significant digits). Of two levels of columns the upper one becomes
@@ -77,7 +80,7 @@ def save_table(
 def render_table(
     frame: pd.DataFrame, name: str, *, title: str, note: str = "", bold_rows: Sequence[int] = ()
 ) -> Html:
-    """Lay out a table to be displayed alone, without files; ``bold_rows`` are positions."""
+    """Lay out a table to be displayed, without files; ``bold_rows`` are positions."""
     from great_tables import loc, style
 
     table = _layout(frame, name, title, note, {}, MISSING)
@@ -86,7 +89,7 @@ def render_table(
 
 
 def result_path(output_dir: Path | str, kind: str, name: str) -> Path:
-    """Return ``<output_dir>/<kind>/<name>``, where a table's or figure's files lie, up to their suffix.
+    """Return ``<output_dir>/<kind>/<name>``: a result's files without their suffix.
 
     Raises:
         ValueError: ``name`` would lie elsewhere, or there is no folder.
@@ -105,11 +108,11 @@ def banner(text: str) -> Html:
 
 
 def format_intervals(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
-    """Format the columns ``mean, low, high`` as "0.812 ±0.022"; only the mean where there is no interval.
+    """Format the columns ``mean, low, high`` as "0.812 ±0.022".
 
-    An interval that is not even is told by its ends: "0.012 (0.000 to 0.034)". Where ``n_missing`` says that
-    the mean is over part of its tasks, the text does, too: "0.900 ±0.050, 7 not scored". A missing mean stays
-    missing.
+    Without an interval there is only the mean. An interval that is not even shows its ends: "0.012 (0.000 to
+    0.034)". If ``n_missing`` says that the mean is over part of its tasks, the text does, too: "0.900 ±0.050,
+    7 not scored". A missing mean stays missing.
     """
     columns = summary.assign(n_missing=summary.get("n_missing", 0))[["mean", "low", "high", "n_missing"]]
     cells = []
@@ -124,7 +127,7 @@ def format_intervals(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
 
 
 def format_differences(differences: pd.DataFrame, difference: str = "difference") -> pd.DataFrame:
-    """Format paired differences (the column ``difference``, with ``low`` and ``high``) in one cell each.
+    """Format paired differences, with ``low`` and ``high``, in one cell each.
 
     Counts get plain names. A type of task that is the same in all rows is left out.
     """
@@ -136,14 +139,15 @@ def format_differences(differences: pd.DataFrame, difference: str = "difference"
 
 
 def heading(column: str | tuple[str, str]) -> str:
-    """Return what a column is called in the CSV: its heading, after the one above it where there is one."""
+    """Return a column's heading in the CSV, after the one above it, if any."""
     return ": ".join(filter(None, _levels(column)))
 
 
 def csv_text(frame: pd.DataFrame) -> str:
-    """Format the numbers with 6 significant digits; two-level headings joined as "upper: lower".
+    """Format a frame as CSV, with 6 significant digits.
 
-    Texts that a spreadsheet would take for a formula get the apostrophe that makes them texts there.
+    Headings of two levels are joined as "upper: lower". Texts that a spreadsheet would take for a formula get
+    the apostrophe that makes them texts there.
     """
     # Six digits are the same on machines whose sums differ in the last bits.
     cells = frame.map(lambda value: f"{value:.6g}" if _is_fraction(value) else _no_formula(value))
@@ -152,7 +156,7 @@ def csv_text(frame: pd.DataFrame) -> str:
 
 
 def _no_formula(value):
-    """Put an apostrophe before a text that begins a formula and is more than a number."""
+    """Put an apostrophe before a text that a spreadsheet takes for a formula."""
     if not isinstance(value, str) or _SIGNED.fullmatch(value):
         return value
     value = value.replace("\r\n", "\n").replace("\r", "\n")  # not quoted, and for some the end of a row

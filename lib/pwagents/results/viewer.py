@@ -1,6 +1,6 @@
-"""One episode as a readable conversation, several beside each other, in a notebook.
+"""One episode as a readable conversation, several side by side, in a notebook.
 
-All texts are escaped: product titles, reviews and what models wrote can hold anything.
+All texts are escaped: product titles, reviews and what models wrote can contain anything.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pwagents.results.metrics import FAILURES, attempts, grade
 from pwagents.schema import Product, Task, Trajectory
 
-MAX_TEXT = 600  # characters of a text that are shown; the record holds the rest
+MAX_TEXT = 600  # characters of a text that are shown; the record has the rest
 DRAWN_PRODUCTS, DRAWN_QUESTIONS = 3, 2  # at most, in a picture
 
 
@@ -71,7 +71,9 @@ def show_episodes(
     products: Mapping[str, Product],
     profiles: Mapping[str, str] | None = None,
 ):
-    """Show the episodes of several methods on one task, beside each other; more than three get narrow.
+    """Show the episodes of several methods on one task, side by side.
+
+    More than three get narrow.
 
     Args:
         task: whose target is marked where it is shown. The agents did not know it.
@@ -100,10 +102,11 @@ def show_episodes(
 
 
 def draw_episode(instruction: str, trajectory: Trajectory, title: str) -> str:
-    """Draw an episode of questions and searches as SVG, for a page that shows images and no HTML.
+    """Draw an episode of questions and searches as SVG.
 
-    Bold are the words of a query that come from the history alone; a star marks the target. Products and
-    questions beyond the first few are left out, the questions counted in a line.
+    It is for a page that shows images and no HTML. Bold are the words of a query that come from the history
+    alone; a star marks the target. Products and questions beyond the first few are left out, the questions
+    counted in a line.
 
     Args:
         title: below the picture, and what is read aloud in its place.
@@ -153,7 +156,7 @@ def draw_episode(instruction: str, trajectory: Trajectory, title: str) -> str:
 
 
 def describe_outcome(trajectory: Trajectory) -> str:
-    """Describe in one line what came of an episode, and why where its model refused or the agent failed."""
+    """Describe an episode's outcome in one line, with the reason if it failed."""
     grades = grade(trajectory)
     failure = FAILURES.get(trajectory.end)
     reason = f"{failure} ({_shorten(trajectory.message, MAX_TEXT)}); " if failure else ""
