@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pwagents_old.web.official_prompts import CONSTANTS, FUNCTIONS, MEMORIES, PUMA
+from pwagents.llm.prompts import CONSTANTS, FUNCTIONS, MEMORIES, PUMA
 
 SINGLE, UTILS, *_ = CONSTANTS
 _FORM = "<TITLE>|<PARENT_ASIN>|<PRICE>|<RATING>|<TEXT>|<NUM>"

@@ -11,7 +11,10 @@ from dataclasses import replace
 
 import pytest
 
+from pwagents.agents.chat import Setup
+from pwagents.agents.interec import InteRecAgent, play_interec
 from pwagents.agents.memory import Memory
+from pwagents.agents.methods import METHODS
 from pwagents.agents.offline import FunctionClassifier, RuleAgent
 from pwagents.data.synthetic import make_world
 from pwagents.embedding import Embedder
@@ -21,9 +24,6 @@ from pwagents.settings import SasRecSettings, WorldSettings
 from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.sasrec import RecommendersByTime, training_sequences
 from pwagents.shop.search import build_search_engine
-from pwagents_old.agents.chat_agent import Setup
-from pwagents_old.agents.interec import InteRecAgent, play_task
-from pwagents_old.agents.methods import METHODS
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.global_micro import contextual_profile, profile_users
 from pwagents_old.profiles.offline import OfflineProfiler
@@ -165,7 +165,7 @@ def test_no_prompt_of_any_method_holds_anything_of_its_future(benchmark, recomme
         setup = Setup(model, benchmark.products, "multi_turn", embedder)
         environment = Environment(shop, task, "multi_turn", details=name == "RecMind")
         if METHODS[name] is InteRecAgent:
-            play_task(setup, environment, {})
+            play_interec(setup, environment, {})
         else:
             environment.play(METHODS[name](setup))
         assert len(model.requests) > 2

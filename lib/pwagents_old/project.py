@@ -21,8 +21,8 @@ IS_CHECKOUT = (_LIBRARY.parents[1] / "params").is_dir()  # a wheel has them insi
 ROOT = _LIBRARY.parents[1] if IS_CHECKOUT else Path.cwd()
 PARAMS = (ROOT if IS_CHECKOUT else _LIBRARY.parent / "pwagents") / "params"
 # Modules that have moved to the new package, by the room that had them.
-_MOVED = {"web": ["shop/search", "shop/sasrec", "shop/environment"]}
-_MOVED |= {"llm": ["llm/chat", "llm/fence", "llm/parts"], "agents": ["agents/memory", "agents/offline"]}
+_MOVED = {"web": ["shop/search", "shop/sasrec", "shop/environment", "llm/prompts"]}
+_MOVED |= {"llm": ["llm/*"], "agents": ["agents/*", "llm/prompts"]}
 _MOVED |= {"profiles": ["profiles/clusters", "profiles/contextual"]}
 # What only shows results.
 _SHOWS = ("views.py", "figures.py", "paper_rows.py", "costs.py", "episode_page.py")

@@ -4,13 +4,13 @@ import re
 
 import pytest
 
+from pwagents.agents.chat import Setup
+from pwagents.agents.methods import METHODS
 from pwagents.results.metrics import grade
 from pwagents.schema import Action
 from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.search import build_search_engine
 from pwagents_old.adapters.core import TaskSet
-from pwagents_old.agents.chat_agent import Setup
-from pwagents_old.agents.methods import METHODS
 from pwagents_old.users.rules import RuleUser
 
 from ..shop.conftest import WordOverlap

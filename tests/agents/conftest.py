@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from pwagents.agents.chat import Setup
 from pwagents.agents.offline import FunctionClassifier, OfflinePolicy
 from pwagents.data.synthetic import make_world
 from pwagents.llm.chat import ChatModel, Reply, ToolCall
@@ -12,7 +13,6 @@ from pwagents.settings import SasRecSettings, WorldSettings
 from pwagents.shop.environment import Environment, Shop, UserReply
 from pwagents.shop.sasrec import Recommender, RecommendersByTime
 from pwagents.shop.search import build_search_engine
-from pwagents_old.agents.chat_agent import Setup
 
 COST = Usage(calls=1, prompt_tokens=100, completion_tokens=10, usd=0.5)
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from pwagents.agents.chat import ChatAgent
+from pwagents.agents.methods import METHODS, LastMemory, NoMemory
 from pwagents.llm.chat import Reply
 from pwagents.llm.fence import FENCE_NOTE
 from pwagents.results.metrics import attempts
 from pwagents.schema import Action, Observation, Step, Usage
 from pwagents.shop.environment import full_text
-from pwagents_old.agents.chat_agent import ChatAgent
-from pwagents_old.agents.methods import METHODS, LastMemory, NoMemory
 
 from .conftest import ScriptedModel, call
 
@@ -99,10 +99,10 @@ def test_memory_by_method_track_and_setup(setup_of, state_of, benchmark, name, t
     system = agent.messages(state)[0]["content"]
     latest = benchmark.products[state.history[-1].parent_asin].title
     assert heading in system and (heading != "latest first" or latest in system)
-    agent = METHODS["ReAct"](setup_of(strategy="relevant", length=2))
-    assert (agent.memory.strategy, agent.memory.length) == ("relevant", 2)
-    with pytest.raises(ValueError, match="LastMemory has no function to choose"):
-        LastMemory(setup_of(strategy="task_specific"))
+    agent = METHODS["ReAct"](setup_of(length=2))
+    assert (agent.memory.strategy, agent.memory.length) == ("last", 2)
+    with pytest.raises(ValueError, match="Forgetful has no function to choose"):
+        type("Forgetful", (LastMemory,), {"strategy": "task_specific"})(setup_of())
     with pytest.raises(ValueError, match="LastMemory does not run in the mutli_turn track"):
         LastMemory(setup_of(track="mutli_turn"))
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from pwagents.agents.chat import Setup
+from pwagents.agents.methods import METHODS
 from pwagents.shop.environment import run_episode
-from pwagents_old.agents.chat_agent import Setup
-from pwagents_old.agents.methods import METHODS
 from pwagents_old.evaluation.episodes import run_episodes
 from pwagents_old.llm.budget import Budget
 from pwagents_old.llm.openai_model import OpenAIModel

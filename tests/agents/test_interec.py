@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from pwagents.agents.interec import play_interec
 from pwagents.errors import NotEvaluableError
-from pwagents_old.agents.interec import play_task
 
 from .conftest import ScriptedModel, call
 
@@ -15,7 +15,7 @@ PROFILE = {"like": ["A"], "dislike": ["B"], "expect": ["mugs"], "unread": 0}
 @pytest.fixture
 def play_one(setup_of, environment_of):
     def play(model, task, profile):
-        return play_task(setup_of(model), environment_of(task), profile)
+        return play_interec(setup_of(model), environment_of(task), profile)
 
     return play
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pwagents.agents.chat import Setup
+from pwagents.agents.interec import first_profile, play_interec
+from pwagents.agents.methods import METHODS, PUMA_BY_FILE, PumaByFile
 from pwagents.llm.chat import Reply, ToolCall
+from pwagents.llm.prompts import official_prompts
 from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Product, Review, Task, UserProfile
 from pwagents.seeds import rng
 from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.sasrec import RecommendersByTime
-from pwagents_old.agents.chat_agent import Setup
-from pwagents_old.agents.interec import first_profile, play_task
-from pwagents_old.agents.methods import METHODS, PUMA_BY_FILE, PumaByFile
 from pwagents_old.users.llm import LlmUser
-from pwagents_old.web.official_prompts import official_prompts
 
 from ..official_code import (
     CLONE,
@@ -170,7 +170,7 @@ def sent_here(benchmark):
         shop = Shop(benchmark, Engine, RecommendersByTime([0], [Engine]), Embedding)
         environment = Environment(shop, task, track, "published", user, details=True)
         if method == "InteRecAgent":
-            play_task(setup, environment, PROFILE)
+            play_interec(setup, environment, PROFILE)
         elif method == PUMA_BY_FILE:
             setup = Setup(**vars(setup) | {"identify": lambda _: by_file})
             environment.play(PumaByFile(setup))

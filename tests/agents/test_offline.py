@@ -3,11 +3,10 @@
 import pytest
 
 from pwagents.agents.memory import Memory
+from pwagents.agents.methods import METHODS, ParameterAgent
 from pwagents.agents.offline import FunctionClassifier, OfflinePolicy, RuleAgent
 from pwagents.schema import FUNCTION_OF, Action, Observation, Step
 from pwagents.shop.environment import BeliefState
-from pwagents_old.agents.conversation import Prompt
-from pwagents_old.agents.methods import METHODS, ParameterAgent
 
 TALK = (*FUNCTION_OF.values(), "respond", "stop")
 ENTRIES = [{"title": "Ridgeway red belt", "store": "Ridgeway"}, {"title": "Ridgeway red hat", "store": None}]
@@ -81,7 +80,7 @@ def test_neither_a_methods_name_nor_its_prompt_changes_what_it_does(
         return [play(agent, task, track) for agent in agents for task in tasks]
 
     before = episodes(methods)
-    other_words = Prompt("OTHER", "Other words.")
+    other_words = "Other words."
     for method in {*methods, ParameterAgent}:
         monkeypatch.setattr(method, "rules", {track: other_words})
         monkeypatch.setattr(method, "advice", "Do something else.", raising=False)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pwagents.agents.replies import read_call, read_react, read_turn
 from pwagents.llm.chat import Reply, ToolCall
 from pwagents.schema import Action, Usage
-from pwagents_old.agents.replies import read_call, read_react, read_turn
 
 
 def calls(*pairs, text="", finish="tool_calls"):

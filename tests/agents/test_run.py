@@ -8,9 +8,9 @@ from collections import Counter
 import pandas as pd
 import pytest
 
+from pwagents.agents.methods import METHODS
 from pwagents.schema import FUNCTION_OF
 from pwagents.shop.environment import Environment
-from pwagents_old.agents.methods import METHODS
 from pwagents_old.evaluation.episodes import records_frame, run_episodes
 from pwagents_old.llm import openai_model
 from pwagents_old.llm.openai_model import OpenAIModel

@@ -5,12 +5,12 @@ import re
 
 import pytest
 
+from pwagents.agents.chat import Setup
+from pwagents.agents.methods import METHODS
 from pwagents.agents.offline import OfflinePolicy
 from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.schema import FUNCTION_OF, Action, Observation, Product, Review, Step, Task, Trajectory
 from pwagents.shop.environment import UserReply
-from pwagents_old.agents.chat_agent import Setup
-from pwagents_old.agents.methods import METHODS
 from pwagents_old.benchmark.adversarial import (
     adversarial_cases,
     adversarial_report,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pwagents_old.web.official_prompts import BUILT, CONSTANTS
+from pwagents.llm.prompts import BUILT, CONSTANTS
 
 DATA = "PersonalWAB/envs/pwab/data/user_profiles.json"
 BROUGHT = {

@@ -8,9 +8,9 @@ from itertools import groupby
 import pytest
 import torch
 
+from pwagents.agents.replies import read_turn
 from pwagents.errors import DataError
 from pwagents.llm.chat import Reply
-from pwagents_old.agents.replies import read_turn
 from pwagents_old.llm.folder import read_model, read_tokenizer
 from pwagents_old.lm import smollm2
 from pwagents_old.lm.settings import BaseSettings

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
 from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.profiles.clusters import Cluster
 from pwagents.profiles.contextual import Context, ContextualProfile, Purchase
 from pwagents.schema import FUNCTION_OF, Behavior, Review, Trajectory, UserProfile
 from pwagents.shop.environment import UserReply, full_text
-from pwagents_old.agents.replies import read_turn
 from pwagents_old.orion.agent import (
     FUNCTIONS,
     LONGEST,

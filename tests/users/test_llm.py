@@ -2,10 +2,10 @@
 
 import pytest
 
+from pwagents.llm.prompts import official_prompts
 from pwagents.profiles.contextual import ContextualProfile, ProfileLine
 from pwagents.schema import Product, Review, UserProfile
 from pwagents_old.users.llm import LlmUser
-from pwagents_old.web.official_prompts import official_prompts
 
 from ..agents.conftest import COST, ScriptedModel
 from ..clone import make_clone

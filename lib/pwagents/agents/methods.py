@@ -5,42 +5,32 @@ those below.
 """
 
 import json
-import re
-from dataclasses import replace
-from typing import Any
 
-from pwagents.agents.chat import (
-    RULES,
-    RULES_MULTI,
-    ChatAgent,
-    Setup,
+from pwagents.agents import published
+from pwagents.agents.chat import ONLY_MULTI_TURN, RULES, ChatAgent, Setup
+from pwagents.agents.interec import InteRecAgent
+from pwagents.agents.messages import (
+    TASK_SPECIFIC,
     answer_text,
     assistant,
     call_messages,
-    parse_arguments,
-    problem_of,
-    read_call,
     task_text,
     transcript,
     user,
-    write_entries,
 )
-from pwagents.agents.memory import Entry, memory_entry
 from pwagents.agents.offline import CODE as OFFLINE
-from pwagents.errors import NotEvaluableError
-from pwagents.llm.chat import Message, Reply
-from pwagents.llm.fence import FENCE_NOTE, fence
-from pwagents.schema import FUNCTION_OF, Action, Behavior, Step, Task, Trajectory, Usage
-from pwagents.shop.environment import DETAILS_FUNCTION, BeliefState, Shop, run_episode
+from pwagents.agents.replies import problem_of, read_published_react, read_react
+from pwagents.llm.chat import Message
+from pwagents.llm.fence import FENCE_NOTE
+from pwagents.llm.prompts import fill
+from pwagents.schema import FUNCTION_OF, Action, Step
+from pwagents.shop.environment import DETAILS_FUNCTION, BeliefState, Track
 from pwagents.users.rules import CODE as USER
 
 # The modules that decide an episode of a prompting method.
-CODE = tuple(
-    dict.fromkeys(
-        (*OFFLINE, *USER, "agents.chat", "agents.methods", "llm.chat", "llm.fence", "llm.parts", "words")
-    )
-)
-ONLY_MULTI_TURN = {"multi_turn": RULES_MULTI}
+_AGENTS = ("messages", "replies", "chat", "published", "methods", "interec")
+_LLM = ("llm.chat", "llm.fence", "llm.parts", "llm.prompts")
+CODE = tuple(dict.fromkeys((*OFFLINE, *USER, *(f"agents.{name}" for name in _AGENTS), *_LLM)))
 
 
 class NoMemory(ChatAgent):
@@ -84,18 +74,24 @@ and about nothing that was answered already. Put every answer into your next cal
 still differ in something that matters, and stop asking when they do not."""
 
 
+_LOOK_UP = f"""
+
+With {DETAILS_FUNCTION} you can look at a product of the customer's past more closely before you act. A
+look-up does not end the task."""
+
+
 class RecMind(ChatAgent):
     """Ratings and reviews of up to 400 behaviors in short form, and a look-up of products (A.2)."""
 
-    advice = f"""\
-With {DETAILS_FUNCTION} you can look at a product of the customer's past more closely before you act. A
-look-up does not end the task."""
+    rules = {track: rules + _LOOK_UP for track, rules in RULES.items()}  # noqa: RUF012
+    published_rules = published.RECMIND_RULES
     strategy, length = "last", 400
     entry_form = """\
-Purchase {number}: {title} (id {parent_asin}, {category})
-  The user's review: {rating} stars. {text}
-  Time: {timestamp}
+Purchase <NUM>: <TITLE> (id <PARENT_ASIN>, <MAIN_CATEGORY>)
+  The user's review: <RATING> stars. <TEXT>
+  Time: <TIMESTAMP>
 """
+    published_form, published_memory = "MINI_HISTORY_PROMPT", "recmind"
     functions = (*ChatAgent.functions, DETAILS_FUNCTION)
 
 
@@ -119,18 +115,13 @@ Arguments:
 {"city": "Oslo"}
 
 Make no values up, and choose the function with care: the wrong one is worth nothing whatever its results."""
-_NOT_REACT = "the reply must be Thought:, Action: and Arguments:, in this order, each on a line of its own"
-_REACT_FORM = re.compile(
-    r"\A\s*(?:```\w*\s*)?Thought:(?P<thought>.*?)^Action:(?P<name>.*?)^Arguments:(?P<arguments>.*?)"
-    r"(?:^(?:Thought|Action|Observation|Result|API output):.*)?\Z",
-    re.DOTALL | re.MULTILINE,
-)
 
 
 class ReAct(ChatAgent):
     """A thought, an action and its arguments in text; with the latest behaviors (A.2)."""
 
     strategy = "last"
+    in_text = True
 
     @property
     def advice(self) -> str:
@@ -146,28 +137,8 @@ class ReAct(ChatAgent):
         return [assistant(f"Thought:\n{action.thought}\n{call}"), user(answer)]
 
     def ask(self, messages: list[Message]) -> Action:
-        return read_react(self.setup.reply(messages))
-
-
-def read_react(reply: Reply) -> Action:
-    """Return the action of a reply in ReAct's form: Thought, Action, Arguments (A.2).
-
-    What follows the first action is the model talking to itself and left out. The arguments of ``respond``
-    may be plain text.
-    """
-    if reply.tool_calls and not reply.text.strip():
-        return read_call(reply)  # a model that was trained on calls makes one all the same
-    match = _REACT_FORM.match(reply.text)
-    if not match:
-        return problem_of(reply, reply.text, "malformed_json" if reply.text.strip() else "empty", _NOT_REACT)
-    name, text = match["name"].strip(), match["arguments"].strip().removesuffix("```").strip()
-    arguments, mistake = parse_arguments(text)
-    is_plain_text = name == "respond" and text and not text.startswith("{")
-    if mistake and is_plain_text and not reply.is_cut:
-        arguments, mistake = {"content": text}, ""
-    if mistake:
-        return problem_of(reply, reply.text, "malformed_json", f"the arguments of {name}: {mistake}")
-    return Action(name=name, arguments=arguments, thought=match["thought"].strip(), usage=reply.usage)
+        read = read_published_react if self.setup.prompts else read_react
+        return read(self.setup.reply(messages))
 
 
 REFLECT = """\
@@ -175,21 +146,19 @@ An assistant of a shop works on a customer's request and has just heard back fro
 what it did so far: did it choose the right function, and the right arguments? Say in a few sentences what the
 answer shows to be wrong or missing, and what the assistant should do next.
 
-Request: {task}
+Request: <TASK>
 
 So far:
-{actions}
+<ACTIONS>
 
-The customer's answer: {feedback}
-
-{note}"""
+The customer's answer: <FEEDBACK>"""
 
 
 class Reflection(ReAct):
     """ReAct that takes each answer of the user for feedback and reflects on it, in a call of its own (A.2).
 
-    The reflection is put below the answer, not in a message of the assistant, which many models refuse as
-    the last one; and it is asked for at temperature 0, as a user.
+    In our words the reflection is put below the answer, not in a message of the assistant, which many models
+    refuse as the last one; and it is asked for at temperature 0, as a user.
     """
 
     rules = ONLY_MULTI_TURN
@@ -197,17 +166,26 @@ class Reflection(ReAct):
     def __call__(self, state: BeliefState) -> Action:
         if self.offline or not state.session or not state.session[-1].is_talk:
             return super().__call__(state)
-        messages, feedback = self.messages(state), answer_text(state.session[-1])
-        parts = {"task": state.instruction, "actions": transcript(messages[1:-1]), "feedback": feedback}
-        reflection = self.setup.reply([user(REFLECT.format(**parts, note=FENCE_NOTE))])
+        messages, prompts = self.messages(state), self.setup.prompts
+        write = published.transcript if prompts else transcript
+        values = {
+            "<TASK>": state.instruction,
+            "<ACTIONS>": write(messages[1:-1]),
+            "<FEEDBACK>": answer_text(state.session[-1]),
+        }
+        reflection = self.setup.answer(fill(prompts.get("REFLECTION_INST", REFLECT), values))
         # It is shown after the answer in this call, and by its note in all later ones.
-        action = self.ask([*messages[:-1], _below(messages[-1], reflection.text)])
+        *earlier, last = messages
+        shown = [last, assistant(reflection.text)] if prompts else [_below(last, reflection.text)]
+        action = self.ask([*earlier, *shown])
         notes = action.notes | {"reflection": reflection.text}
         return action.model_copy(update={"notes": notes, "usage": reflection.usage + action.usage})
 
     def messages(self, state: BeliefState) -> list[Message]:
         """Return the conversation, each reflection below the answer it is about."""
         messages = super().messages(state)
+        if self.setup.prompts:
+            return messages
         # Each step is two messages, and its reflection is a note of the step after it.
         for i, step in enumerate(state.session[1:]):
             messages[3 + 2 * i] = _below(messages[3 + 2 * i], step.action.notes.get("reflection", ""))
@@ -229,32 +207,33 @@ A customer of an online shop sends a request. Which function does it ask for?
 - add_product_review: the customer wants a review written of a product they bought.
 
 Reply with the name of the function and nothing else."""
-# The fields that each function's memory keeps (PUMA, 5.1).
-TASK_SPECIFIC = {
-    "search_product_by_query": "{title} (category: {category}, price: {price}, store: {store})\n",
-    "get_recommendations_by_history": "{title} (category: {category}, id: {parent_asin})\n",
-    "add_product_review": "{rating} stars: {text}\n",
-}
 
 
 class PumaPrompting:
     """PUMA without its fine-tuning (PersonalWAB, 5): a model names the function, then makes the call.
 
-    The model is asked for the function once an episode: its answer is noted in the first action. A reply that
-    does not name exactly one function is a lost step.
+    Step 1 is done by ``setup.identify`` if there is one, else by the model, once an episode: its answer is
+    noted in the first action. A reply that does not name exactly one function is a lost step.
 
-    Departure from the published code: step 2 offers only the identified function, beside talk.
+    Departure from the published code: step 2 offers only the identified function, besides talk.
+
+    Attributes:
+        offered: what step 2 offers; the identified function alone if it is empty.
     """
 
     rules = RULES
+    offered: tuple[str, ...] = ()
 
     def __init__(self, setup: Setup):
-        self.setup, self.identify = setup, getattr(setup.model, "identify", None)
-        self.step_two = {function: ParameterAgent(setup, function) for function in FUNCTION_OF.values()}
+        self.setup = setup
+        self.identify = setup.identify or getattr(setup.model, "identify", None)
+        self.step_two = {
+            function: ParameterAgent(setup, function, self.offered or (function,))
+            for function in FUNCTION_OF.values()
+        }
 
     def __call__(self, state: BeliefState) -> Action:
-        noted = [step.action.notes["function"] for step in state.session if "function" in step.action.notes]
-        if function := self.identify(state.instruction) if self.identify else "".join(noted[:1]):
+        if function := self._function(state):
             return self.step_two[function](state)
         # Step 1, and step 2 in the same turn: naming a function is no call of the shop.
         earlier = [message for i, step in enumerate(state.session) for message in call_messages(i, step)]
@@ -265,142 +244,54 @@ class PumaPrompting:
             problem = f"name one of {', '.join(self.step_two)}"
             return problem_of(reply, reply.text, "unknown_function", problem)
         action = self.step_two[named[0]](state)
-        return action.model_copy(
-            update={"notes": {"function": named[0]}, "usage": reply.usage + action.usage}
-        )
+        notes = {"function": named[0]}
+        return action.model_copy(update={"notes": notes, "usage": reply.usage + action.usage})
+
+    def messages(self, state: BeliefState) -> list[Message]:
+        """Return step 2's conversation; nothing as long as no function is known."""
+        function = self._function(state)
+        return self.step_two[function].messages(state) if function else []
+
+    def _function(self, state: BeliefState) -> str:
+        """Return the function that ``identify`` or the note of an earlier step names; else an empty text."""
+        noted = [step.action.notes["function"] for step in state.session if "function" in step.action.notes]
+        return self.identify(state.instruction) if self.identify else "".join(noted[:1])
 
 
 class ParameterAgent(ChatAgent):
     """Step 2: the parameters of one function, from the fields of memory that matter to it."""
 
+    published_rules = published.TWO_STEP_RULES
     strategy = "task_specific"
 
-    def __init__(self, setup: Setup, function: str):
-        self.function, self.functions = function, (function,)
-        self.advice, self.entry_form = (
-            f"The function that this request asks for is {function}.",
-            TASK_SPECIFIC[function],
-        )
+    def __init__(self, setup: Setup, function: str, functions: tuple[str, ...]):
+        self.function, self.functions = function, functions
+        self.advice = f"The function that this request asks for is {function}."
+        self.entry_form, self.published_form = TASK_SPECIFIC[function], published.TASK_SPECIFIC[function]
         super().__init__(setup)
 
 
-# like, dislike: product ids; expect: what the user hopes for; unread: replies about them without sense.
-Profile = dict[str, Any]
-_PARTS = ("like", "dislike", "expect")
-EXPECTATIONS = 30  # the latest so many are kept (published code)
-FIRST_BEHAVIORS = 200  # at most, that the first profile is made from (published code)
-ENTRY = "{title} (id {parent_asin}, {category}): {rating} stars. {text}\n"
-FIRST = """\
-From what a customer bought and wrote, tell which products they clearly like and which they clearly dislike;
-leave the others out. Reply with a JSON object and nothing else: {"like": [ids], "dislike": [ids]}
+class PumaByFile(PumaPrompting):
+    """PUMA (gpt-4o) of Tables 3 and 4: the function comes from the fine-tuned model's answers.
 
-"""
-UPDATE = """\
-Read how a customer and an assistant talked, and tell what it shows of the customer's taste. Reply with a JSON
-object and nothing else: {"like": [ids of products they like], "dislike": [ids of products they do not like],
-"expect": [names or kinds of things they hope to find]}. Leave a list empty where nothing was said.
+    All functions are offered, as in the published code. If these answers name no function, the policy is
+    asked, as in :class:`PumaPrompting`; the published code ends there.
 
-"""
-
-
-class InteRecAgent(ChatAgent):
-    """Function calling with the latest behaviors and a profile that goes from task to task (A.2)."""
-
-    rules, strategy, entry_form = ONLY_MULTI_TURN, "last", ENTRY
-
-    def __init__(self, setup: Setup, profile: Profile | None = None):
-        super().__init__(setup)
-        self.profile = {"like": [], "dislike": [], "expect": [], "unread": 0} | (profile or {})
-
-    def tell_memory(self, entries: list[Entry]) -> str:
-        profile = fence("\n".join(f"{part}: {', '.join(self.profile[part]) or '-'}" for part in _PARTS))
-        memory = super().tell_memory(entries)
-        return f"{memory}\n\nWhat the customer likes, dislikes and expects:\n{profile}".strip()
-
-
-def play_interec(
-    setup: Setup, shop: Shop, task: Task, profile: Profile, **how: Any
-) -> tuple[Trajectory, Profile]:
-    """Play one task of a user: the ``play`` that ``episodes`` wants of a method with a memory.
-
-    An empty profile is first made from the history. Calls about the profile count to the last step's usage.
-
-    Args:
-        how: track, protocol and user, as of :func:`run_episode`.
-
-    Returns:
-        The episode, and the profile after it.
+    Raises:
+        ValueError: ``setup.identify`` does not know these answers.
     """
-    before, last_state = Usage(), None
-    if not profile:
-        history = shop.benchmark.history(task, "test", how.get("protocol", "leak_free"))
-        profile, before = first_profile(setup, history)
-    agent = InteRecAgent(setup, profile)
 
-    def remember(state: BeliefState) -> Action:
-        nonlocal last_state
-        last_state = state
-        return agent(state)
+    offered = ChatAgent.functions
 
-    trajectory = run_episode(shop, task, remember, **how)
-    if agent.offline:
-        answers = [step.observation.text for step in trajectory.steps if step.is_talk]
-        return trajectory, merge(agent.profile, {"expect": answers})
-    ended = replace(last_state, session=trajectory.steps)
-    profile, after = _ask(setup, agent.profile, UPDATE + transcript(agent.messages(ended)[1:]))
-    if not trajectory.steps:
-        return trajectory, profile
-    *earlier, last = trajectory.steps
-    action = last.action.model_copy(update={"usage": before + after + (last.action.usage or Usage())})
-    steps = (*earlier, last.model_copy(update={"action": action}))
-    return trajectory.model_copy(update={"steps": steps}), profile
+    def __init__(self, setup: Setup):
+        if setup.identify is None:
+            raise ValueError("PUMA (gpt-4o) needs the functions that the fine-tuned model answered")
+        super().__init__(setup)
 
 
-def first_profile(setup: Setup, history: tuple[Behavior, ...]) -> tuple[Profile, Usage]:
-    """Tell likes from dislikes in past behaviors, by the model; offline by ratings: 4 and up, 2 and down."""
-    profile: Profile = {"like": [], "dislike": [], "expect": [], "unread": 0}
-    entries = [memory_entry(behavior, setup.products) for behavior in history[: -FIRST_BEHAVIORS - 1 : -1]]
-    if not hasattr(setup.model, "reply") or not entries:
-        liked = [entry["parent_asin"] for entry in entries if entry["rating"] >= 4]
-        disliked = [entry["parent_asin"] for entry in entries if entry["rating"] <= 2]
-        return merge(profile, {"like": liked, "dislike": disliked}), Usage()
-    return _ask(setup, profile, FIRST + fence(write_entries(ENTRY, entries, setup.products)))
-
-
-def merge(profile: Profile, news: Profile) -> Profile:
-    """Merge what is new into a profile: the latest word on a product counts, as in the published code."""
-    like, dislike = news.get("like", []), news.get("dislike", [])
-    still_liked = [asin for asin in profile["like"] if asin not in dislike]
-    still_disliked = [asin for asin in profile["dislike"] if asin not in like]
-    expect = list(dict.fromkeys([*profile["expect"], *news.get("expect", [])]))
-    return profile | {
-        "like": list(dict.fromkeys([*still_liked, *like])),
-        "dislike": list(dict.fromkeys([*still_disliked, *dislike])),
-        "expect": expect[-EXPECTATIONS:],
-    }
-
-
-def _ask(setup: Setup, profile: Profile, prompt: str) -> tuple[Profile, Usage]:
-    """Merge in what the model says of the user. A refusal or nonsense is counted and changes nothing."""
-    unread = profile | {"unread": profile["unread"] + 1}
-    try:
-        reply = setup.reply([user(f"{prompt}\n\n{FENCE_NOTE}")])
-    except NotEvaluableError:
-        return unread, Usage()
-    try:
-        start = reply.text.index("{")
-        _, end = json.JSONDecoder().raw_decode(reply.text, start)  # what stands around it does not matter
-        news, mistake = parse_arguments(reply.text[start:end])
-    except (ValueError, RecursionError):
-        news, mistake = {}, "no JSON"
-    lists = [news.get(part, []) for part in _PARTS]
-    are_lists = all(isinstance(items, list) and all(isinstance(i, str) for i in items) for items in lists)
-    return (unread if mistake or reply.is_cut or not are_lists else merge(profile, news)), reply.usage
-
-
-# Each by the name that records, tables and figures give it, in the order of PersonalWAB's Tables 3 and 4; the
-# last two are of Orion's Table 1, which also has ReAct, PUMA and, as "Raw", the method without memory.
-METHODS = {
+PUMA_BY_FILE = "PUMA (gpt-4o)"  # the name of PumaByFile, which is no method by its setup alone
+# Each by the name that records, tables and figures give it, in the order of PersonalWAB's Tables 3 and 4.
+_PERSONALWAB = {
     "No memory": NoMemory,
     "Random memory": RandomMemory,
     "Last memory": LastMemory,
@@ -409,7 +300,14 @@ METHODS = {
     "Reflection": Reflection,
     "RecMind": RecMind,
     "InteRecAgent": InteRecAgent,
+    PUMA_BY_FILE: PumaByFile,
     "PUMA (prompted)": PumaPrompting,
-    "Chain of thought": ChainOfThought,
-    "ChatShop": ChatShop,
+}
+# Orion's Table 1 also has ReAct, PUMA and, as "Raw", the method without memory.
+AGENTS = _PERSONALWAB | {"Chain of thought": ChainOfThought, "ChatShop": ChatShop}
+METHODS = {name: method for name, method in AGENTS.items() if name != PUMA_BY_FILE}
+# What a track plays: single-turn PersonalWAB's Table 3, multi-turn its Table 4 and Orion's Table 1.
+TRACKS: dict[Track, tuple[str, ...]] = {
+    "single_turn": tuple(name for name, method in _PERSONALWAB.items() if "single_turn" in method.rules),
+    "multi_turn": tuple(AGENTS),
 }

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pwagents.agents.chat import ChatAgent
+from pwagents.agents.methods import METHODS
+from pwagents.agents.replies import parse_arguments
 from pwagents.data import load_benchmark
 from pwagents.data.splits import sample_tasks
 from pwagents.llm.chat import Tool
 from pwagents.results.metrics import grade
 from pwagents.schema import Action, Split, Task, Trajectory, check_choice
-from pwagents.shop.environment import Environment, Track
-from pwagents_old.agents.chat_agent import ChatAgent, tools_of
-from pwagents_old.agents.methods import METHODS
-from pwagents_old.agents.replies import parse_arguments
+from pwagents.shop.environment import Environment, Track, tool_schemas
 from pwagents_old.benchmark.evaluate import study_settings
 from pwagents_old.benchmark.study import Study
 from pwagents_old.notebook.run import Run
@@ -54,7 +54,7 @@ class TaskSet:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """These functions as OpenAI tools."""
-        return tools_of(self.functions)
+        return tuple(tool_schemas(self.functions))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.tasks)
@@ -154,7 +154,7 @@ class Session:
         except Exception as error:
             self._failure = error
             raise
-        answer = self.tasks.teller.tell_step(len(self._environment.state.session) - 1, step)[-1]
+        answer = self.tasks.teller.step_messages(len(self._environment.state.session) - 1, step)[-1]
         reward = grade(self.trajectory).result_final if self.done else 0.0
         return Answer(answer["content"], reward, self.done)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import gymnasium
 
+from pwagents.agents.replies import parse_arguments
 from pwagents_old.adapters.core import Session, TaskSet
-from pwagents_old.agents.replies import parse_arguments
 
 
 class AnyText(gymnasium.spaces.Text):

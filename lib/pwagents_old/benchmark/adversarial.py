@@ -19,13 +19,13 @@ from typing import Literal
 
 import pandas as pd
 
+from pwagents.agents.chat import Setup
 from pwagents.embedding import Embedder
 from pwagents.progress import progress
 from pwagents.schema import Behavior, Benchmark, Product, Record, Review, Task, TaskType, Trajectory
 from pwagents.shop.environment import Agent, Environment, Shop, UserSimulator
 from pwagents.shop.search import build_search_engine
 from pwagents.words import content_words, stars_in_words
-from pwagents_old.agents.chat_agent import Setup
 from pwagents_old.project import read_yaml
 from pwagents_old.users.rules import leaks
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from pwagents.agents.memory import Memory, embed_behaviors
+from pwagents.agents.messages import TASK_SPECIFIC, write_entries
 from pwagents.data.synthetic import World
 from pwagents.data.synthetic.people import DISLIKED_SLOTS
 from pwagents.embedding import Embedder, count_tokens
@@ -19,7 +20,6 @@ from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Task
 from pwagents.shop.environment import BeliefState
 from pwagents.shop.search import SearchEngine
-from pwagents_old.agents.conversation import TASK_SPECIFIC, tell_entries
 from pwagents_old.profiles.global_micro import contextual_profile, contextual_profiles, nearest_clusters
 from pwagents_old.profiles.types import UserProfiles
 
@@ -196,7 +196,7 @@ def measure_retrieval(
     def from_memory(task: Task, history: tuple[Behavior, ...]) -> str:
         function = FUNCTION_OF[task.type]
         state = BeliefState(task.user_id, task.instruction, "", None, history)
-        return tell_entries(TASK_SPECIFIC[function].text, memory.recall(state, function), benchmark.products)
+        return write_entries(TASK_SPECIFIC[function], memory.recall(state, function), benchmark.products)
 
     def from_profiles(task: Task, history: tuple[Behavior, ...]) -> str:
         return contextual_profile(task.instruction, profiles[task.user_id], embedder).describe()

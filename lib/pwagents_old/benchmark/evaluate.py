@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from pwagents import portable
+from pwagents.agents.methods import METHODS, TRACKS
 from pwagents.errors import SettingsError
 from pwagents.schema import check_choice
 from pwagents.settings import BenchmarkNotebook, load_settings, parse_player, plain, project_path
 from pwagents.shop.environment import Track
 from pwagents_old import engine
-from pwagents_old.agents.methods import METHODS, TRACKS
 from pwagents_old.benchmark import own_agent
 from pwagents_old.benchmark.evaluation import Evaluation, write_evaluation
 from pwagents_old.benchmark.study import Study
@@ -48,7 +48,7 @@ def evaluate(
         output_dir: of episodes, tables and the page; empty: ``outputs/evaluate/<preset>``.
         name: what tables call the agent; empty: its own name.
         version: of the agent, in place of what it pickles to.
-        method: how a chat model is prompted, one of :data:`pwagents_old.agents.methods.METHODS`. A model that
+        method: how a chat model is prompted, one of :data:`pwagents.agents.methods.METHODS`. A model that
             was trained on prompts of its own (notebooks 04 to 06) does worse with these.
         changes: of the preset, as in notebook 03's parameters cell: ``seed=1``, ``source="amazon"`` with
             ``data_dir="..."``, ``players={"user": "none", "workers": 8}``.

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from pwagents.agents.interec import InteRecAgent
+from pwagents.agents.methods import AGENTS
 from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import FUNCTION_OF, Action, Protocol, Task, TaskType, Trajectory
 from pwagents.shop.environment import Shop, Track
 from pwagents.shop.search import RESULTS, product_text
-from pwagents_old.agents.interec import InteRecAgent
-from pwagents_old.agents.methods import AGENTS
 from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents_old.project import write_aside
 

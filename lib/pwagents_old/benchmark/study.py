@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 
+from pwagents.agents.interec import InteRecAgent, play_interec
+from pwagents.agents.methods import AGENTS, PUMA_BY_FILE
 from pwagents.data import load_benchmark
 from pwagents.data.splits import sample_tasks
 from pwagents.schema import Behavior, Benchmark, Protocol, Task, Trajectory
 from pwagents.settings import BenchmarkNotebook, plain
-from pwagents.shop.environment import Environment, Shop, Track, UserSimulator
-from pwagents_old.agents.interec import InteRecAgent, play_task
-from pwagents_old.agents.methods import AGENTS, PUMA_BY_FILE, looks_up
+from pwagents.shop.environment import DETAILS_FUNCTION, Environment, Shop, Track, UserSimulator
 from pwagents_old.benchmark.method_players import Cell, MethodRoles
 from pwagents_old.evaluation.episodes import EpisodeRecord, require_played, run_episodes
 from pwagents_old.notebook.run import Run
@@ -140,12 +140,13 @@ class Study:
                     # What its files call history: all before the first train task.
                     begin = self.benchmark.first_task(task.user_id, "train")
                     first = self.benchmark.before(task.user_id, begin)
-                return play_task(setup, environment, profile, first)
+                return play_interec(setup, environment, profile, first)
         else:
             agent = AGENTS[method](setup)
+            details = DETAILS_FUNCTION in getattr(agent, "functions", ())
 
             def solve(task: Task) -> Trajectory:
-                return Environment(self.shop, task, track, protocol, user, looks_up(method)).play(agent)
+                return Environment(self.shop, task, track, protocol, user, details).play(agent)
 
         facts = {"track": track, "run_seed": setup.seed, "protocol": protocol, "items": cell.items}
         facts |= self.shop.facts(protocol)

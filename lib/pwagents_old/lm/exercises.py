@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pwagents.agents.messages import TASK_SPECIFIC, write_entries
 from pwagents.data.synthetic.shop import SYLLABLES, Domain, Item, describe, domains, language, made_up_id
 from pwagents.schema import FUNCTION_OF, Product
 from pwagents.seeds import rng
 from pwagents.words import content_words
-from pwagents_old.agents.conversation import TASK_SPECIFIC, tell_entries
 from pwagents_old.lm.base import ALL_STEPS, Lesson
 from pwagents_old.lm.small import make_tokenizer
 from pwagents_old.lm.tokens import Example
@@ -228,7 +228,7 @@ class _Exercise(Maker):
         told = f"Title: {product.title}\nPrice: {product.price}\nStore: {product.store}"
         request = self._request(f"words on the {kind}")
         request = f"{request} {mention}\n{told}\nMain Category: {product.category}"
-        memory = tell_entries(TASK_SPECIFIC[REVIEW].text, entries, {})
+        memory = write_entries(TASK_SPECIFIC[REVIEW], entries, {})
         text = " ".join([opener.format(type=kind), likes[slot][0].format(v=value), closer])
         return parameter_prompt(request, memory, REVIEW), text
 
@@ -237,12 +237,12 @@ class _Exercise(Maker):
         return [self.product(domain) for _ in range(int(self.generator.integers(*ITEMS)))]
 
     def _prompt(self, tool: str, want: str, products: list[Product]) -> str:
-        form = TASK_SPECIFIC[tool].text
+        form = TASK_SPECIFIC[tool]
         entries = [
             product.model_dump(include={"title", "parent_asin", "category", "price", "store"})
             for product in products
         ]
-        memory = "|".join(tell_entries(form, [entry], {}) for entry in entries)
+        memory = "|".join(write_entries(form, [entry], {}) for entry in entries)
         return parameter_prompt(self._request(want), memory, tool)
 
     def _request(self, want: str) -> str:

@@ -17,14 +17,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 
+from pwagents.agents.messages import task_text, user
+from pwagents.agents.replies import read_turn
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Request, Tool
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.contextual import Context, ContextualProfile, Purchase
 from pwagents.schema import FUNCTION_OF, Action, Behavior, Benchmark, Split, Step, Task, Trajectory
 from pwagents.shop.environment import BeliefState, tool_schemas
-from pwagents_old.agents.conversation import task_text, user
-from pwagents_old.agents.replies import read_turn
 from pwagents_old.profiles.global_micro import contextual_profiles, nearest_clusters
 from pwagents_old.profiles.types import UserProfiles
 

@@ -6,12 +6,12 @@ from typing import Literal, get_args
 
 import pandas as pd
 
+from pwagents.agents.messages import transcript
 from pwagents.results.viewer import show_episodes
 from pwagents.schema import FUNCTION_OF, Action, Step, Task, Trajectory
 from pwagents.shop.environment import BeliefState
 from pwagents.shop.search import SearchEngine
 from pwagents.words import content_words
-from pwagents_old.agents.conversation import transcript
 from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents_old.lm.dialogues import DialogueText
 from pwagents_old.orion.role_play import Played, RolePlay

@@ -1,7 +1,7 @@
 """The prompt baselines of Orion's Table 1 on Orion's own tasks, through any chat model.
 
 The paper names five and their three backbones (5.1), and prints no prompt. So the agents are those of
-notebook 03, in our words (:data:`pwagents_old.agents.methods.METHODS`). What each knows of its user, beside what
+notebook 03, in our words (:data:`pwagents.agents.methods.METHODS`). What each knows of its user, beside what
 is asked and answered:
 
 - Raw and CoT: nothing, as nothing is said of it (5.1).
@@ -16,11 +16,11 @@ import json
 
 import pandas as pd
 
+from pwagents.agents.chat import Setup
+from pwagents.agents.methods import METHODS
 from pwagents.embedding import Embedder
 from pwagents.results.papers import ORION
 from pwagents.schema import Task, Trajectory
-from pwagents_old.agents.chat_agent import Setup
-from pwagents_old.agents.methods import METHODS
 from pwagents_old.evaluation.episodes import EpisodeRecord, Store, records_frame, require_played, run_episodes
 from pwagents_old.llm.make import Models
 from pwagents_old.orion.settings import GrpoNotebook

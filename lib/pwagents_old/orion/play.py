@@ -14,11 +14,11 @@ from operator import call
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Message, Reply
 from pwagents.schema import Action, Task, Usage
 from pwagents.seeds import derive_seed
 from pwagents.shop.environment import BeliefState
-from pwagents_old.agents.replies import read_turn
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.lm.decode import BatchDecoder, VllmDecoder
 from pwagents_old.lm.tokens import Example, answer_tokens, prompt_tokens, tokenize_conversation

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from pwagents.agents.messages import transcript
 from pwagents.llm.chat import Message
 from pwagents.schema import FUNCTION_OF, Action, Step
 from pwagents.seeds import rng
 from pwagents.shop.environment import BeliefState
-from pwagents_old.agents.conversation import transcript
 from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents_old.orion.agent import belief_states, orion_messages
 from pwagents_old.orion.judge import holds, singular

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pwagents.agents.memory import closest_first
 from pwagents.agents.offline import words
 from pwagents.embedding import Embedder
+from pwagents.llm.prompts import write_product
 from pwagents.profiles.clusters import section
 from pwagents.schema import FUNCTION_OF, Behavior, Product
 from pwagents.shop.environment import BeliefState
 from pwagents.words import word_list
 from pwagents_old.puma.settings import Method
-from pwagents_old.web.official_prompts import tell_product
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -134,7 +134,7 @@ class TaskMemory:
     def _tell(self, form: str, behavior: Behavior, place: int = 0) -> str:
         review = {"RATING": str(behavior.review.rating), "TEXT": behavior.review.text}
         product, time = self.products[behavior.parent_asin], str(behavior.timestamp)
-        return tell_product(self.texts[form], product, place, **review, TIMESTAMP=time)
+        return write_product(self.texts[form], product, place, **review, TIMESTAMP=time)
 
 
 def recurring_word(instruction: str, bought: Sequence[Product]) -> str:

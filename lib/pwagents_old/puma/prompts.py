@@ -6,16 +6,18 @@ Both are plain text without a chat template, with the placeholders of the publis
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pwagents.agents import published
+from pwagents.agents.messages import HISTORY, TASK_SPECIFIC
+from pwagents.llm.prompts import MARK, fill, official_prompts, published_category
 from pwagents.shop.environment import BeliefState
-from pwagents_old.agents.conversation import HISTORY, TASK_SPECIFIC
 from pwagents_old.lm.exercises import function_prompt, parameter_prompt
 from pwagents_old.puma.memory import REVIEW, Recall
-from pwagents_old.web.official_prompts import MARK, fill, official_prompts, published_category
 
 OFTEN = "Often:"  # before the word of the hint
 # By the name of the published constant; the last one stands in its function generate_search_query.
 OURS = {
-    **{form.name: form.text for form in (HISTORY, *TASK_SPECIFIC.values())},
+    "HISTORY_PROMPT": HISTORY,
+    **{name: TASK_SPECIFIC[function] for function, name in published.TASK_SPECIFIC.items()},
     "PRODUCT_INFO_PROMPT": """
 The review is of this product.
 Title: <Title>
@@ -77,7 +79,7 @@ class Prompts(NamedTuple):
 
 
 def load_prompts(repo: str = "") -> Prompts:
-    """Read the words of the prompts (:func:`pwagents_old.web.official_prompts.official_prompts`).
+    """Read the words of the prompts (:func:`pwagents.llm.prompts.official_prompts`).
 
     Args:
         repo: the folder of a clone, seen from the project's root; an empty text for our own words.

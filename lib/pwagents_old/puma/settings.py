@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from pwagents.llm.prompts import check_clone
 from pwagents.schema import Protocol
 from pwagents.settings import (
     Group,
@@ -24,7 +25,6 @@ from pwagents.settings import (
     variants_of,
 )
 from pwagents_old.lm.settings import BaseSettings, DpoSettings, SftSettings
-from pwagents_old.web.official_prompts import check_clone
 
 LabelKind = Literal["published", "leak_free"]
 

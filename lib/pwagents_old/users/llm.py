@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from pwagents.llm.chat import ChatModel, Message
 from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.llm.prompts import MARK, Prompts, fill, write_product, write_profile
 from pwagents.profiles.contextual import ContextualProfile
 from pwagents.schema import Benchmark, Product, Step, Task, Usage, UserProfile
 from pwagents.shop.environment import UserReply, UserSimulator, compact_text, full_text
 from pwagents_old.users.rules import DIFFICULT, REFUSALS, RuleUser, is_result, is_review, leaks
-from pwagents_old.web.official_prompts import MARK, Prompts, fill, tell_product, tell_profile
 
 SAMPLING = {"temperature": 1.0, "max_tokens": 150}  # as in the published code
 
@@ -139,8 +139,8 @@ class LlmUser:
         """Tell what was said, as the published code does: the user's request answers a greeting."""
         profile, form = (self.profiles or {}).get(task.user_id), self.prompts["PRODUCT_PROMPT"]
         values = {
-            "<PROFILE>": tell_profile(self.prompts, profile) if profile else "",
-            "<PRODUCT>": tell_product(form, self.products[task.target]),
+            "<PROFILE>": write_profile(self.prompts, profile) if profile else "",
+            "<PRODUCT>": write_product(form, self.products[task.target]),
             "<REVIEW>": task.review.text,
         }
         role = self.prompts["USER_PROMPT_REVIEW" if task.type == "review" else "USER_PROMPT"]

@@ -1,33 +1,22 @@
-"""What a conversation with a model is put together from.
+"""What a conversation with a model consists of: remembered behaviors, the task, and each past step.
 
-Prompts with placeholders such as <TITLE>, in our words or in the published ones; remembered behaviours as
-text; the task and each past step as messages in OpenAI's format. What products and reviews say is put between
-fences (:mod:`pwagents.llm.fence`), so that a model can tell it from instructions.
+Messages are in OpenAI's format. Forms of behaviors have the placeholders of PersonalWAB's published prompts.
+What products and reviews say is fenced (:mod:`pwagents.llm.fence`), so that a model can distinguish it from
+instructions.
 """
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from pwagents.agents.memory import Entry
 from pwagents.llm.chat import Message
 from pwagents.llm.fence import fence
+from pwagents.llm.prompts import fill
 from pwagents.schema import Product, Step
 from pwagents.shop.environment import BeliefState, full_text
-from pwagents_old.web.official_prompts import fill
 
-
-class Prompt(NamedTuple):
-    """A prompt in our words, and the name of its counterpart in the code published with PersonalWAB."""
-
-    name: str
-    text: str
-
-
-HISTORY = Prompt(
-    "HISTORY_PROMPT",
-    """\
+HISTORY = """\
 Purchase <NUM>
   Title: <TITLE>
   Id: <PARENT_ASIN>
@@ -41,25 +30,12 @@ Purchase <NUM>
   The user's rating: <RATING>
   The user's review: <TEXT>
   Time: <TIMESTAMP>
-""",
-)
-MINI_HISTORY = Prompt(
-    "MINI_HISTORY_PROMPT",
-    """\
-Purchase <NUM>: <TITLE> (id <PARENT_ASIN>, <MAIN_CATEGORY>)
-  The user's review: <RATING> stars. <TEXT>
-  Time: <TIMESTAMP>
-""",
-)
+"""
 # Task-specific memory (PUMA, 5.1): a form for the fields that each function keeps.
 TASK_SPECIFIC = {
-    "search_product_by_query": Prompt(
-        "TS_SEARCH_PROMPT", "<TITLE> (category: <MAIN_CATEGORY>, price: <PRICE>, store: <STORE>)\n"
-    ),
-    "get_recommendations_by_history": Prompt(
-        "TS_REC_PROMPT", "<TITLE> (category: <MAIN_CATEGORY>, id: <ASIN>)\n"
-    ),
-    "add_product_review": Prompt("TS_REV_PROMPT", "<RATING> stars: <TEXT>\n"),
+    "search_product_by_query": "<TITLE> (category: <MAIN_CATEGORY>, price: <PRICE>, store: <STORE>)\n",
+    "get_recommendations_by_history": "<TITLE> (category: <MAIN_CATEGORY>, id: <ASIN>)\n",
+    "add_product_review": "<RATING> stars: <TEXT>\n",
 }
 
 _FIELDS = {  # placeholder -> field of an entry; published forms have two placeholders for the id
@@ -75,8 +51,8 @@ _FIELDS = {  # placeholder -> field of an entry; published forms have two placeh
 }
 
 
-def tell_entries(template: str, entries: Iterable[Entry], products: Mapping[str, Product]) -> str:
-    """Tell remembered behaviours, each in the form of ``template``; what is not known is "None"."""
+def write_entries(form: str, entries: Iterable[Entry], products: Mapping[str, Product]) -> str:
+    """Return remembered behaviors, each in ``form``; what is not known is "None"."""
     texts = []
     for number, entry in enumerate(entries, start=1):
         values = {mark: str(entry[field]) for mark, field in _FIELDS.items() if field in entry}
@@ -89,22 +65,22 @@ def tell_entries(template: str, entries: Iterable[Entry], products: Mapping[str,
                 "<DESCRIPTION>": " ".join(product.description),
                 "<DETAILS>": json.dumps(product.details, ensure_ascii=False),
             }
-        texts.append(fill(template, {"<NUM>": str(number), **values}).strip("\n"))
+        texts.append(fill(form, {"<NUM>": str(number), **values}).strip("\n"))
     return "\n".join(texts)
 
 
 def user(content: str) -> Message:
-    """Make a message of the user's."""
+    """Return a message of the user's."""
     return {"role": "user", "content": content}
 
 
 def assistant(content: str) -> Message:
-    """Make a message of the model's own."""
+    """Return a message of the model's own."""
     return {"role": "assistant", "content": content}
 
 
 def task_text(state: BeliefState) -> str:
-    """Tell the first observation, the product in it (if any) fenced."""
+    """Return the first observation, the product in it (if any) fenced."""
     if state.product is None:
         return state.observation
     product = full_text(state.product)
@@ -112,14 +88,14 @@ def task_text(state: BeliefState) -> str:
 
 
 def answer_text(step: Step) -> str:
-    """Tell what the environment answered; what it shows of products is fenced."""
+    """Return what the environment answered; what it shows of products is fenced."""
     return fence(step.observation.text) if step.observation.products else step.observation.text
 
 
 def call_messages(i: int, step: Step) -> list[Message]:
-    """Tell step ``i`` as a native tool call and its answer.
+    """Return step ``i`` as a native tool call and its answer.
 
-    Talk is told as talk, also where ``respond`` was called as a function: the user's answer is the user's. A
+    Talk is shown as talk, also if ``respond`` was called as a function: the user's answer is the user's. A
     reply that held no call is shown as it was written, and what was wrong with it as the answer.
     """
     action, answer = step.action, answer_text(step)
@@ -140,7 +116,7 @@ def call_messages(i: int, step: Step) -> list[Message]:
 
 
 def transcript(messages: Sequence[Message]) -> str:
-    """Write messages as text, a line "role: ..." each, for a model that looks back on a conversation."""
+    """Return messages as text, a line "role: ..." each, for a model that reads a conversation."""
     lines = []
     for message in messages:
         calls = [call["function"] for call in message.get("tool_calls", ())]

@@ -1,9 +1,9 @@
-"""The prompts published with PersonalWAB, read at run time from a clone of HongruCai/PersonalWAB.
+"""Prompts with places for values, and the prompts published with PersonalWAB, read from a clone of its code.
 
-They are not part of this project. The clone's files are parsed, never executed. Of a text that a function
-puts together its pieces are taken, with :data:`MARK` where a value goes (:func:`put`). Products and profiles
-are told as the published code tells them, as far as our types keep what its files hold: a price is a number,
-and what details nest is text.
+The published ones (HongruCai/PersonalWAB) are not part of this project. The clone's files are parsed, never
+executed. Of a text that a function builds, its pieces are taken, with :data:`MARK` where a value goes
+(:func:`fill_marks`). Products and profiles are written as the published code writes them, as far as our types
+keep what its files hold: a price is a number, and nested details are text.
 """
 
 import ast
@@ -17,24 +17,24 @@ from typing import Any, NamedTuple
 
 from pwagents.errors import DataError
 from pwagents.schema import Product, UserProfile
-from pwagents_old.project import project_path
+from pwagents.settings import ROOT
 
 MARK = "\0"
 _AGENTS, _ENVS = "PersonalWAB/agents", "PersonalWAB/envs"
 _CALLS, _REACT = f"{_AGENTS}/gpt_function_calling_agent.py", f"{_AGENTS}/chat_react_agent.py"
 _USER, _FUNCTIONS = f"{_ENVS}/user.py", f"{_ENVS}/pwab/functions"
-# The published functions in their order; each has its description for OpenAI.
+# The published functions in their order; each has a description for OpenAI.
 FUNCTIONS = (
     *("search_product_by_query", "get_recommendations_by_history", "add_product_review"),
     *("get_product_details_by_asin", "stop"),
 )
-# The fine-tuned PUMA has forms of its own, called "PUMA ...".
+# The fine-tuned PUMA has its own forms, called "PUMA ...".
 PUMA = "PUMA/utils.py"
 PUMA_FORMS = (
     *("HISTORY_PROMPT", "TS_SEARCH_PROMPT", "TS_REC_PROMPT", "TS_REV_PROMPT"),
     *("PRODUCT_INFO_PROMPT", "PARAM_PROMPT", "FUNCTION_PROMPT"),
 )
-CONSTANTS = {  # file -> its constants that are used; NAME=CONSTANT where the constant's own name is taken
+CONSTANTS = {  # file -> its constants that are used; NAME=CONSTANT if the constant's own name is taken
     f"{_ENVS}/pwab/__init__.py": ("SYS_PROMPT_SINGLE", "SYS_PROMPT_MULTI"),
     f"{_AGENTS}/utils.py": (
         *("HISTORY_PROMPT", "MINI_HISTORY_PROMPT", "REACT_INST", "REFLECTION_INST"),
@@ -57,7 +57,7 @@ CONSTANTS = {  # file -> its constants that are used; NAME=CONSTANT where the co
     ),
 }
 MEMORIES = ("last", "relevant", "random")
-BUILT = {  # name -> file, where in it a text is put together, and in which variable
+BUILT = {  # name -> file, where in it a text is built, and in which variable
     **{
         name: (_CALLS, f"memory == '{name}'", "mem")
         for name in (*MEMORIES, "recmind", "interecagent", "taskspe")
@@ -78,7 +78,7 @@ class OfficialPrompts(NamedTuple):
 
     Args:
         texts: by the names of :data:`CONSTANTS` and :data:`BUILT`; empty for our own prompts.
-        origin: what tables say of the prompts; its hash (12 hex digits) tells one version from another.
+        origin: what tables say of the prompts, with a hash (12 hex digits) of the version.
     """
 
     texts: Prompts
@@ -86,17 +86,17 @@ class OfficialPrompts(NamedTuple):
 
 
 def official_prompts(repo: str | Path) -> OfficialPrompts:
-    """Read the prompts of a clone.
+    """Return the prompts of a clone.
 
     Args:
-        repo: the clone's folder, seen from the project's root; an empty text for our own prompts.
+        repo: the clone's folder, relative to the project's root; an empty text for our own prompts.
 
     Raises:
         DataError: a file or a text is missing, or a file is no Python.
     """
     if not str(repo):
         return OfficialPrompts({}, "prompts: our own")
-    repo, modules, digest = project_path(Path(repo).expanduser()), {}, hashlib.sha256()
+    repo, modules, digest = ROOT / Path(repo).expanduser(), {}, hashlib.sha256()
     for name in dict.fromkeys([*CONSTANTS, *(file for file, _, _ in BUILT.values())]):
         try:
             content = (repo / name).read_bytes()
@@ -106,7 +106,7 @@ def official_prompts(repo: str | Path) -> OfficialPrompts:
             raise DataError(repo / name, "-", "(whole file)", error, expected) from None
         digest.update(content)
 
-    # Constants are read as literals, texts that code puts together piece by piece: nothing is executed.
+    # Constants are read as literals, and texts that code builds piece by piece: nothing is executed.
     texts: dict[str, Any] = {}
     for file, constants in CONSTANTS.items():
         statements = (each for each in modules[file].body if isinstance(each, ast.Assign))
@@ -125,14 +125,14 @@ def official_prompts(repo: str | Path) -> OfficialPrompts:
 
 
 def check_clone(repo: str) -> str:
-    """Refuse a clone that lacks prompts with the settings; one that is not there yet, when it is needed."""
-    if repo and project_path(repo).exists():
+    """Refuse a clone that lacks prompts, unless it does not exist yet; return its folder as given."""
+    if repo and (ROOT / Path(repo).expanduser()).exists():
         official_prompts(repo)
     return repo
 
 
 def _built(module: ast.Module, scope: str, variable: str) -> str:
-    """The text that ``scope`` (a function, a class, the branch of a condition) puts into ``variable``."""
+    """Return the text that ``scope`` (a function, class or branch of a condition) builds in ``variable``."""
     for node in ast.walk(module):
         name = ast.unparse(node.test) if isinstance(node, ast.If) else getattr(node, "name", "")
         if name != scope:
@@ -148,7 +148,7 @@ def _built(module: ast.Module, scope: str, variable: str) -> str:
 
 
 def _pieces(node: ast.expr, variable: str) -> str:
-    """The text that an expression makes; of ``variable`` itself, which has been read before, nothing."""
+    """Return the text that an expression makes; nothing for ``variable`` itself, which was read before."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -161,24 +161,24 @@ def _pieces(node: ast.expr, variable: str) -> str:
     return "" if ast.unparse(node) == variable else MARK
 
 
-def put(text: str, *values: str) -> str:
-    """Put values in the places of the marks, in their order."""
+def fill_marks(text: str, *values: str) -> str:
+    """Return a text with values in place of its marks, in their order."""
     return "".join(a + b for a, b in zip_longest(text.split(MARK), values, fillvalue=""))
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """Put ``values`` (placeholder -> text) into ``template``, in one pass: placeholders in values stay."""
+    """Return ``template`` with ``values`` (placeholder -> text), in one pass: placeholders in values stay."""
     pattern = "|".join(map(re.escape, values))
     return re.sub(pattern, lambda match: values[match.group()], template)
 
 
 def published_category(product: Product) -> str:
-    """Tell a category as the files have it: one that they lack is read as "Other"."""
+    """Return a category as the published files have it: one that they lack is read as "Other"."""
     return "None" if product.category == "Other" else product.category
 
 
-def tell_product(form: str, product: Product, number: int = 0, **values: str) -> str:
-    """Fill a published form of a product; ``values`` are further ones, by placeholder without brackets."""
+def write_product(form: str, product: Product, number: int = 0, **values: str) -> str:
+    """Return a published form of a product; ``values`` are further ones, by placeholder without brackets."""
     category = published_category(product)
     known = {
         "<NUM>": str(number),
@@ -197,8 +197,8 @@ def tell_product(form: str, product: Product, number: int = 0, **values: str) ->
     return fill(form, known | {f"<{name}>": value for name, value in values.items()})
 
 
-def tell_profile(prompts: Prompts, profile: UserProfile) -> str:
-    """Fill the published form of a user's profile; a value that strays from its words is told as it is."""
+def write_profile(prompts: Prompts, profile: UserProfile) -> str:
+    """Return the published form of a user's profile; a value outside its options is written as it is."""
     words = {
         "price_sensitivity": "PRICE",
         "diversity_preference": "DIVERSITY",
@@ -208,6 +208,6 @@ def tell_profile(prompts: Prompts, profile: UserProfile) -> str:
     other = {"interaction_complexity": "<INTERACTION_STYLE>", "focus_aspect": "<FOCUS>"}
     values = {}
     for field, value in profile:
-        told = prompts[words[field]].get(value, value) if field in words else value
-        values[other.get(field, f"<{field.upper()}>")] = told
+        text = prompts[words[field]].get(value, value) if field in words else value
+        values[other.get(field, f"<{field.upper()}>")] = text
     return fill(prompts["PROFILE_PROMPT"], values)

@@ -3,16 +3,17 @@
 import json
 from typing import Any
 
+from pwagents.agents import published
+from pwagents.agents.chat import ONLY_MULTI_TURN, ChatAgent, Setup
 from pwagents.agents.memory import Entry, memory_entry
+from pwagents.agents.messages import transcript, write_entries
 from pwagents.agents.offline import OfflinePolicy
+from pwagents.agents.replies import parse_arguments
 from pwagents.errors import NotEvaluableError
 from pwagents.llm.fence import fence
+from pwagents.llm.prompts import fill
 from pwagents.schema import Behavior, Trajectory, Usage
 from pwagents.shop.environment import BeliefState, Environment
-from pwagents_old.agents import official
-from pwagents_old.agents.chat_agent import RULES_MULTI, ChatAgent, Setup
-from pwagents_old.agents.conversation import Prompt, fill, tell_entries, transcript
-from pwagents_old.agents.replies import parse_arguments
 
 # like, dislike: product ids; expect: what the user hopes for; unread: replies about them without sense.
 Profile = dict[str, Any]
@@ -20,10 +21,7 @@ _PARTS = ("like", "dislike", "expect")
 EXPECTATIONS = 30  # the latest so many are kept (published code)
 FIRST_BEHAVIORS = 200  # at most, that the first profile is made from (published code)
 
-RULES = {"multi_turn": Prompt("INTEREC_PROMPT", RULES_MULTI.text)}
-ENTRY = Prompt(
-    "INTEREC_MEMORY_PROMPT", "<TITLE> (id <PARENT_ASIN>, <MAIN_CATEGORY>): <RATING> stars. <TEXT>\n"
-)
+ENTRY = "<TITLE> (id <PARENT_ASIN>, <MAIN_CATEGORY>): <RATING> stars. <TEXT>\n"
 FIRST = """\
 From what a customer bought and wrote, tell which products they clearly like and which they clearly dislike;
 leave the others out. Reply with a JSON object and nothing else: {"like": [ids], "dislike": [ids]}
@@ -38,44 +36,44 @@ object and nothing else: {"like": [ids of products they like], "dislike": [ids o
 
 
 class InteRecAgent(ChatAgent):
-    """Function calling with the latest behaviours and the user's profile, which :func:`play_task` keeps.
+    """Function calling with the latest behaviors and the user's profile, which :func:`play_interec` keeps.
 
     In our words calls about the profile are made at temperature 0, as a user. Departure from the published
     code: its sets lose the order of what they hold; here the order is that in which it came.
     """
 
-    rules = RULES
-    strategy = "last"
-    entry_form = ENTRY
-    published_memory = "interecagent"
+    rules = ONLY_MULTI_TURN
+    published_rules = {"multi_turn": "INTEREC_PROMPT"}  # noqa: RUF012
+    strategy, entry_form = "last", ENTRY
+    published_form, published_memory = "INTEREC_MEMORY_PROMPT", "interecagent"
 
     def __init__(self, setup: Setup, profile: Profile | None = None):
         super().__init__(setup)
         self.profile = {"like": [], "dislike": [], "expect": [], "unread": 0} | (profile or {})
 
-    def tell_memory(self, entries: list[Entry]) -> str:
+    def memory_text(self, entries: list[Entry]) -> str:
         if self.setup.prompts:
             lists = [str(self.profile[part]) for part in _PARTS]
-            return official.memory(self, entries, self.published_memory, *lists)
-        lists = [f"{part}: {', '.join(self.profile.get(part, [])) or '-'}" for part in _PARTS]
-        profile = fence("\n".join(lists))
-        memory = super().tell_memory(entries)
+            return published.memory_text(self, entries, self.published_memory, *lists)
+        profile = fence("\n".join(f"{part}: {', '.join(self.profile[part]) or '-'}" for part in _PARTS))
+        memory = super().memory_text(entries)
         return f"{memory}\n\nWhat the customer likes, dislikes and expects:\n{profile}".strip()
 
 
-def play_task(
+def play_interec(
     setup: Setup,
     environment: Environment,
     profile: Profile,
     first: tuple[Behavior, ...] | None = None,
 ) -> tuple[Trajectory, Profile]:
-    """Play a task that has begun: the ``solve`` that ``run_episodes`` wants of a method with a memory.
+    """Play a task with the user's profile, and return the episode and the profile after it.
 
-    An empty profile is first made from ``first``, by default the history (A.3 of the paper adds the train
-    tasks). Calls about the profile count to the last step's usage.
+    Calls about the profile count to the last step's usage.
 
-    Returns:
-        The episode, and the profile after it.
+    Args:
+        environment: in which the task has begun.
+        first: what an empty profile is first made from, by default what the agent sees of the user's past
+            (the paper's A.3 adds the train tasks).
     """
     before = Usage()
     if not profile:
@@ -93,33 +91,33 @@ def play_task(
 
 
 def first_profile(setup: Setup, history: tuple[Behavior, ...]) -> tuple[Profile, Usage]:
-    """Tell likes from dislikes in past behaviours, by the model; offline by ratings: 4 and up, 2 and down."""
+    """Return likes and dislikes in past behaviors, by the model; offline by ratings: 4 and up, 2 and down."""
     profile: Profile = {"like": [], "dislike": [], "expect": [], "unread": 0}
     entries = [memory_entry(behavior, setup.products) for behavior in history[: -FIRST_BEHAVIORS - 1 : -1]]
     if isinstance(setup.model, OfflinePolicy) or not entries:
         liked = [entry["parent_asin"] for entry in entries if entry["rating"] >= 4]
         disliked = [entry["parent_asin"] for entry in entries if entry["rating"] <= 2]
         return merge(profile, {"like": liked, "dislike": disliked}), Usage()
-    prompt = fill(FIRST, {"{history}": fence(tell_entries(ENTRY.text, entries, setup.products))})
+    prompt = fill(FIRST, {"{history}": fence(write_entries(ENTRY, entries, setup.products))})
     if setup.prompts:
-        told = official.first_history(setup, entries[::-1])
-        prompt = fill(setup.prompts["USER_PROFILE_PROMPT"], {"{History}": told})
+        written = published.first_history(setup, entries[::-1])
+        prompt = fill(setup.prompts["USER_PROFILE_PROMPT"], {"{History}": written})
     return _ask(setup, profile, prompt, temperature=0.0, max_tokens=5000)  # the published script's
 
 
 def update(agent: InteRecAgent, state: BeliefState) -> tuple[Profile, Usage]:
-    """Update the profile after the task that ended in ``state``; offline by what the user said."""
+    """Return the profile after the task that ended in ``state``; offline by what the user said."""
     if agent.offline:
         answers = [step.observation.text for step in state.session if step.is_talk]
         return merge(agent.profile, {"expect": answers}), Usage()
     prompts = agent.setup.prompts
-    talk = (official.transcript if prompts else transcript)(agent.messages(state)[1:])
+    talk = (published.transcript if prompts else transcript)(agent.messages(state)[1:])
     form = prompts.get("INTEREC_UPDATE_MEM_PROMPT", UPDATE)
     return _ask(agent.setup, agent.profile, fill(form, {"{conversation}": talk}))
 
 
 def merge(profile: Profile, news: Profile) -> Profile:
-    """Merge what is new into a profile: the latest word on a product counts, as in the published code."""
+    """Return a profile with what is new: the latest word on a product counts, as in the published code."""
     like, dislike = news.get("like", []), news.get("dislike", [])
     still_liked = [asin for asin in profile["like"] if asin not in dislike]
     still_disliked = [asin for asin in profile["dislike"] if asin not in like]
@@ -131,11 +129,11 @@ def merge(profile: Profile, news: Profile) -> Profile:
     }
 
 
-def _ask(setup: Setup, profile: Profile, prompt: str, **published: Any) -> tuple[Profile, Usage]:
-    """Merge in what the model says of the user. A refusal or nonsense is counted and changes nothing."""
+def _ask(setup: Setup, profile: Profile, prompt: str, **sampling: Any) -> tuple[Profile, Usage]:
+    """Return the profile with what the model says of the user; a refusal or nonsense is only counted."""
     unread = profile | {"unread": profile["unread"] + 1}
     try:
-        reply = setup.answer(prompt, **published)
+        reply = setup.answer(prompt, **sampling)
     except NotEvaluableError:
         return unread, Usage()
     try:

@@ -1,9 +1,9 @@
 """From what a model says to the action it means.
 
-A reply is parted into thought, text and calls already (:class:`pwagents.llm.chat.Reply`). Each form of an
+A reply is split into thought, text and calls already (:class:`pwagents.llm.chat.Reply`). Each form of an
 action has a function here: a call or talk (:func:`read_call`), ReAct's form (:func:`read_react`), and exactly
-one call after a thought (:func:`read_turn`). Whether the
-function that is called exists, and whether its arguments fit, is for the environment to judge.
+one call after a thought (:func:`read_turn`). Whether the function that is called exists, and whether its
+arguments fit, is for the environment to judge.
 """
 
 import json
@@ -19,7 +19,7 @@ MOST_BRACKETS = 100  # in a call's arguments: what is nested deeper than some 25
 
 
 def read_call(reply: Reply) -> Action:
-    """The action of a reply: its first call, else what it says.
+    """Return the action of a reply: its first call, else what it says.
 
     As in the code published with PersonalWAB only the first call counts, and a reply without a call is said
     to the user.
@@ -47,7 +47,7 @@ _REACT = re.compile(
 
 
 def read_react(reply: Reply) -> Action:
-    """The action of a reply in ReAct's form: Thought, Action, Arguments (A.2).
+    """Return the action of a reply in ReAct's form: Thought, Action, Arguments (PersonalWAB, A.2).
 
     What follows the first action is the model talking to itself and left out. The arguments of ``respond``
     may be plain text.
@@ -68,10 +68,10 @@ def read_react(reply: Reply) -> Action:
 
 
 def read_published_react(reply: Reply) -> Action:
-    """The action of a reply as the published ReAct agent reads it.
+    """Return the action of a reply as the published ReAct agent reads it.
 
     It takes what follows the last "Action:" and the first line after the last "Arguments:". The reply is
-    noted, since it is told again as it was written.
+    noted, since it is shown again as it was written.
     """
     name = reply.text.split("Action:")[-1].split("Arguments:")[0].strip()
     line = reply.text.split("Arguments:")[-1].strip().split("\n")[0]
@@ -82,11 +82,11 @@ def read_published_react(reply: Reply) -> Action:
 
 
 def read_turn(reply: Reply) -> Action:
-    """The action of a reply that is a thought and then exactly one call. Anything else is a lost step.
+    """Return the action of a reply that is a thought and then exactly one call; all else is a lost step.
 
-    Models that were trained write such turns; the call is native, or in ``<tool_call></tool_call>``. The
-    thought keeps its marks, and a lost step all that was written, so that the turn can be told to the model
-    again exactly as it wrote it.
+    Trained models write such turns; the call is native, or in ``<tool_call></tool_call>``. The thought keeps
+    its marks, and a lost step all that was written, so that the turn can be shown to the model again exactly
+    as it wrote it.
     """
     if len(reply.tool_calls) != 1 or reply.text.strip():
         message = "the reply must be a thought in <think></think> and then one call"
@@ -101,7 +101,7 @@ def read_turn(reply: Reply) -> Action:
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
-    """The arguments that ``text`` holds as a JSON object, and what is wrong with it, else an empty text.
+    """Return the arguments that ``text`` holds as a JSON object, and what is wrong with it, else "".
 
     No text at all is a call without arguments. Half a surrogate pair, which no file can hold, becomes "?".
     """
@@ -130,7 +130,7 @@ def _refuse(constant: str) -> None:
 
 
 def problem_of(reply: Reply, written: str, kind: ProblemKind, message: str) -> Action:
-    """The action of a reply that holds no call.
+    """Return the action of a reply that holds no call.
 
     Args:
         written: all that the model wrote, for the thought.

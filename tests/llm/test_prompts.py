@@ -3,8 +3,8 @@
 import pytest
 
 from pwagents.errors import DataError
+from pwagents.llm.prompts import MARK, fill_marks, official_prompts, write_product, write_profile
 from pwagents.schema import Product, UserProfile
-from pwagents_old.web.official_prompts import MARK, official_prompts, put, tell_product, tell_profile
 
 from ..clone import SINGLE, UTILS, make_clone
 
@@ -55,9 +55,9 @@ def test_a_clone_that_is_none_is_refused_in_one_error(clone, name, content, mess
 def test_values_stand_in_their_places_and_their_own_placeholders_stay(clone):
     lamp = Product(parent_asin="B1", title="Lamp <PRICE>", category="Other", price=9.5, features=("a", "b"))
     form = "<Num>. <TITLE> <PRICE> <MAIN_CATEGORY> <FEATURES> <DETAILS> <STORE> <RATING>"
-    told = tell_product(form, lamp, 3, RATING="5.0")
+    told = write_product(form, lamp, 3, RATING="5.0")
     assert told == "3. Lamp <PRICE> 9.5 None ['a', 'b'] {} None 5.0"
-    assert put(f"a{MARK}b{MARK}c", "1", f"{MARK}") == f"a1b{MARK}c"
+    assert fill_marks(f"a{MARK}b{MARK}c", "1", f"{MARK}") == f"a1b{MARK}c"
     prompts, _ = official_prompts(clone)
     profile = UserProfile(**dict.fromkeys(UserProfile.model_fields, "x") | {"price_sensitivity": "High"})
-    assert "[dear]" in tell_profile(prompts, profile) and "<" not in tell_profile(prompts, profile)
+    assert "[dear]" in write_profile(prompts, profile) and "<" not in write_profile(prompts, profile)

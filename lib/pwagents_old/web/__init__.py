@@ -1,1 +1,0 @@
-"""The web environment: web functions, product search, recommender, rewards."""
