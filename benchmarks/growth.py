@@ -39,7 +39,7 @@ from pwagents.data.synthetic import make_world
 from pwagents.embedding import DIMENSION, Embedder
 from pwagents.schema import FUNCTION_OF, Task
 from pwagents.seeds import rng
-from pwagents.settings import SasRecSettings, WorldSettings
+from pwagents.settings import WorldSettings
 from pwagents.shop.environment import BeliefState, Shop, run_episode
 from pwagents.shop.sasrec import Recommender, RecommendersByTime, SasRec
 from pwagents.shop.search import build_search_engine
@@ -116,7 +116,7 @@ def measure_size(n_products: int, n_users: int, n_tasks: int) -> list[dict]:
 
     meter("memory retrieval", recall)
     index = {asin: i for i, asin in enumerate(benchmark.products, 1)}
-    recommender = Recommender(SasRec(len(index), SasRecSettings()), index)
+    recommender = Recommender(SasRec(len(index), dropout=0.5), index)
     always = RecommendersByTime([0], [recommender])
     shop, agent = Shop(benchmark, engine, always, embedder, "compact"), RuleAgent(classifier, memory)
 

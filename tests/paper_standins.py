@@ -172,7 +172,7 @@ def save_clone(folder: Path) -> Path:
     import torch
 
     from pwagents.data.synthetic import make_world
-    from pwagents.settings import SasRecSettings, WorldSettings
+    from pwagents.settings import WorldSettings
     from pwagents.shop.sasrec import SasRec
 
     from .clone import make_clone
@@ -181,7 +181,7 @@ def save_clone(folder: Path) -> Path:
     config = WorldSettings(**SIZES["data"], history=(10, 24))
     benchmark = make_world(config, seed=0).benchmark
     write_records(records(benchmark), folder)
-    torch.save(SasRec(len(benchmark.products), SasRecSettings()).state_dict(), folder / "pwab.pth")
+    torch.save(SasRec(len(benchmark.products), dropout=0.5).state_dict(), folder / "pwab.pth")
     numbers = {asin: i for i, asin in enumerate(benchmark.products, start=1)}
     (folder / "1000_ids.json").write_text(json.dumps(numbers))
     return make_clone(folder)

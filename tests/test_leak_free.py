@@ -32,7 +32,7 @@ from .agents.conftest import ScriptedModel, call
 
 STRATEGIES = ("none", "random", "last", "relevant", "task_specific")
 MONTH = 30 * 86_400_000
-CONFIG = SasRecSettings(hidden=8, blocks=1, heads=1, epochs=2, dropout=0.0, loss="cross_entropy")
+CONFIG = SasRecSettings(epochs=2, dropout=0.0, loss="cross_entropy")
 
 
 def marker(timestamp):

@@ -193,18 +193,12 @@ class DataSettings(WorldSettings):
 
 
 class SasRecSettings(Group):
-    """Shape and training of SASRec; the defaults are PersonalWAB's."""
+    """Training of SASRec; the defaults are PersonalWAB's."""
 
-    hidden: PositiveInt = S(50, "Width of the transformer.")
-    blocks: PositiveInt = S(2, "Layers of the transformer.")
-    heads: PositiveInt = S(2, "Attention heads of a layer.")
-    max_length: PositiveInt = S(30, "Most recent items that the model sees.")
     dropout: Annotated[float, Field(ge=0, lt=1)] = S(0.5, "Dropout.")
     epochs: PositiveInt = S(1000, "Passes over the training sequences.")
-    batch_size: PositiveInt = S(128, "Windows of purchases a step.")
     learning_rate: PositiveFloat = S(0.001, "Of Adam.")
     loss: Literal["bce", "cross_entropy"] = S("bce", "bce, as published, or cross_entropy over all items.")
-    negatives: PositiveInt = S(1, "Sampled items a position, for bce.")
 
 
 class ShopSettings(Group):
@@ -214,7 +208,7 @@ class ShopSettings(Group):
     observation: Literal["full", "compact"] = S("compact", "How much of a product a result shows.")
     max_tokens: PositiveInt = S(256, "Tokens of a text that are embedded.")
     rec_dates: PositiveInt = S(4, "Recommenders, each trained on purchases before another date.")
-    recommender: SasRecSettings = S(SasRecSettings(), "Shape and training of SASRec.")
+    recommender: SasRecSettings = S(SasRecSettings(), "Training of SASRec.")
 
 
 class Players(Group):

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from pwagents.embedding import Embedder
 from pwagents.results.metrics import attempts, grade
 from pwagents.schema import Action, Behavior, Benchmark, Product, Review, Task, Trajectory
-from pwagents.settings import SasRecSettings
 from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.sasrec import Recommender, RecommendersByTime, SasRec
 from pwagents.shop.search import build_search_engine
@@ -141,7 +140,7 @@ def shown_ids(observation):
 
 def sasrec(n_items):
     """Untrained, but every parameter random and not small, so that every place of a sequence matters."""
-    model = SasRec(n_items, SasRecSettings(hidden=8, blocks=1, heads=2))
+    model = SasRec(n_items, dropout=0.5, hidden=8, n_blocks=1, heads=2)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -152,7 +151,7 @@ def sasrec(n_items):
 
 def recommender_by_scores(scores):
     """id -> score: a SASRec that gives each product this score whatever came before, itself included."""
-    model = SasRec(len(scores), SasRecSettings(hidden=2, blocks=1, heads=1))
+    model = SasRec(len(scores), dropout=0.5, hidden=2, n_blocks=1, heads=1)
     with torch.no_grad():
         model.last_layernorm.weight.zero_()
         model.last_layernorm.bias.copy_(torch.tensor([1.0, 0.0]))

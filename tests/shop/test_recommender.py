@@ -21,10 +21,8 @@ from pwagents.shop.sasrec import (
     training_windows,
 )
 
-TINY = SasRecSettings(hidden=4, blocks=2, heads=2, max_length=5, dropout=0.5, epochs=2, batch_size=4)
-LEARNS = SasRecSettings(
-    hidden=16, max_length=6, dropout=0.1, epochs=30, batch_size=20, learning_rate=0.01, negatives=4
-)
+BRIEF = SasRecSettings(dropout=0.5, epochs=2)
+LEARNS = SasRecSettings(dropout=0.1, epochs=60, learning_rate=0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -35,9 +33,9 @@ def seeded():
         yield
 
 
-def random_model(n_items=7, config=TINY):
+def random_model(n_items=7):
     """Every parameter random, layer norms and biases too, so that a wrong one shows."""
-    model = SasRec(n_items, config).eval()
+    model = SasRec(n_items, dropout=0.5, hidden=4, max_length=5).eval()
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -107,7 +105,7 @@ def test_windows_and_losses_by_hand():
     """One position (item 1, then 2); items so few that every negative has to be the one that is left."""
 
     def loss(model, **config):
-        return sequence_loss(model, windows, SasRecSettings(**config)).item()
+        return sequence_loss(model, windows, **config).item()
 
     made = training_windows([[1, 2, 3, 4, 5, 6], [7], [8, 9]], max_length=3)
     assert made.tolist() == [[3, 4, 5, 6], [0, 1, 2, 3], [0, 0, 8, 9]]  # each but the first a target once
@@ -116,7 +114,7 @@ def test_windows_and_losses_by_hand():
         model = random_model(n_items=3)
         s = scores_after(model, windows[:, :-1], 3).double().numpy()
         positive, negative = math.log1p(math.exp(-s[1])), 2 * math.log1p(math.exp(s[2]))
-        assert loss(model, loss="bce", negatives=2) == pytest.approx(positive + negative, rel=1e-5)
+        assert loss(model, loss="bce", n_negatives=2) == pytest.approx(positive + negative, rel=1e-5)
         softmax = math.log(np.exp(s).sum()) - s[1]
         assert loss(model, loss="cross_entropy") == pytest.approx(softmax, rel=1e-5)
 
@@ -137,11 +135,11 @@ def test_training_is_bit_identical_and_leaves_torch_as_it_was():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    first = train_sasrec(sequences, 7, TINY, seed=1)
+    first = train_sasrec(sequences, 7, BRIEF, seed=1)
     assert torch.equal(torch.rand(3), expected) and torch.get_num_threads() == before
     torch.manual_seed(99)
-    second = train_sasrec(sequences, 7, TINY, seed=1)
-    other = train_sasrec(sequences, 7, TINY, seed=2)
+    second = train_sasrec(sequences, 7, BRIEF, seed=1)
+    other = train_sasrec(sequences, 7, BRIEF, seed=2)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
     assert not torch.equal(first.item_emb.weight, other.item_emb.weight)
     assert not first.training and not first.item_emb.weight[0].any()
@@ -150,7 +148,7 @@ def test_training_is_bit_identical_and_leaves_torch_as_it_was():
 @pytest.mark.parametrize("sequences", [{}, {"u": []}, {"u": ["a"], "v": ["b"]}, {"u": ["a", "a"]}])
 def test_fit_refuses_what_nothing_can_be_learned_from(sequences):
     with pytest.raises(DataError, match="training sequences"):
-        Recommender.fit(sequences, TINY, 0)
+        Recommender.fit(sequences, BRIEF, 0)
 
 
 # --- the service ---
@@ -167,14 +165,14 @@ def test_odd_sequences(recommender):
     assert recommender.recommend([]) == recommender.recommend(["?", ""]) == []
     assert recommender.recommend([None, 7, ["p01"], "?", "p03", "nobody's", "p04", "p05", "?"]) == plain
     assert recommender.recommend(["p01"], k=0) == [] and len(recommender.recommend(["p03"] * 50, k=99)) == 24
-    recent = [f"p{i:02d}" for i in range(6)]  # the model's max_length
+    recent = [f"p{i % 24:02d}" for i in range(sasrec.MAX_LENGTH)]
     assert recommender.recommend(["p20", "p21"] * 30 + recent) == recommender.recommend(recent)
 
 
 def test_cache_trains_once_and_gives_the_same_answers(tmp_path, monkeypatch):
     users = cycles(n_users=6)
 
-    def fit(sequences=users, config=TINY, seed=0, cache_dir=tmp_path):
+    def fit(sequences=users, config=BRIEF, seed=0, cache_dir=tmp_path):
         return Recommender.fit(sequences, config, seed, cache_dir)
 
     query = ["p01", "p02", "p03"]
@@ -185,7 +183,7 @@ def test_cache_trains_once_and_gives_the_same_answers(tmp_path, monkeypatch):
         assert fit(dict(reversed(users.items()))).recommend(query) == first  # users in another order
     assert fit(cache_dir=None).recommend(query) == first
     fit(seed=1)
-    fit(config=TINY.changed(epochs=3))
+    fit(config=BRIEF.changed(epochs=3))
     fit({**users, "new": ["p01", "p09"]})
     assert len(list(tmp_path.glob("sasrec-*"))) == 4
 
@@ -199,7 +197,7 @@ N_ITEMS = 104_284  # as published
 def state():
     """Weights of the published shape: random, and large enough that they tell the items apart."""
     torch.manual_seed(0)
-    return {name: w.clone() for name, w in SasRec(N_ITEMS, SasRecSettings()).state_dict().items()}
+    return {name: w.clone() for name, w in SasRec(N_ITEMS, dropout=0.5).state_dict().items()}
 
 
 @pytest.fixture(scope="module")

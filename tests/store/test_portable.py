@@ -25,7 +25,7 @@ from pwagents.shop.sasrec import SasRecSettings, train_sasrec
 
 digest = sha256(Embedder().encode(["red tea", "a green bicycle for children", "salt"]).tobytes())
 digest.update(np.exp(np.linspace(-3, 3, 1001)).tobytes())
-settings = SasRecSettings(epochs=2, batch_size=16, loss="cross_entropy", learning_rate=0.003, dropout=0.5)
+settings = SasRecSettings(epochs=2, loss="cross_entropy", learning_rate=0.003, dropout=0.5)
 sequences = [[1 + (i * j) % 200 for j in range(1, 20)] for i in range(1, 40)]
 recommender = train_sasrec(sequences, 200, settings, seed=1)
 model = make_small_model(dialogue_tokenizer(RULES), seed=1)

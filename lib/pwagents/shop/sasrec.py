@@ -34,12 +34,17 @@ from pwagents.errors import DataError
 from pwagents.portable import one_core
 from pwagents.progress import progress
 from pwagents.schema import Benchmark
-from pwagents.settings import SasRecSettings
+from pwagents.settings import SasRecSettings, plain
 from pwagents.shop.search import RESULTS
 from pwagents.store import made
 
 CHECKPOINT, ITEM_NUMBERS = "pwab.pth", "1000_ids.json"
 PADDING = 0  # item 0 is no item
+# As PersonalWAB trained its checkpoint.
+HIDDEN, BLOCKS, HEADS = 50, 2, 2  # width and layers of the transformer, and attention heads of a layer
+MAX_LENGTH = 30  # most recent items that the model sees
+BATCH_SIZE = 128  # windows a step
+NEGATIVES = 1  # sampled items a position, for the loss bce
 
 
 class FeedForward(nn.Module):
@@ -60,20 +65,28 @@ class FeedForward(nn.Module):
 class SasRec(nn.Module):
     """Self-attention over the items of a sequence; items are numbered 1 to ``n_items``, 0 is padding."""
 
-    def __init__(self, n_items: int, config: SasRecSettings):
+    def __init__(
+        self,
+        n_items: int,
+        dropout: float,
+        *,
+        hidden: int = HIDDEN,
+        n_blocks: int = BLOCKS,
+        heads: int = HEADS,
+        max_length: int = MAX_LENGTH,
+    ):
         super().__init__()
-        hidden, blocks = config.hidden, range(config.blocks)
-        self.max_length = config.max_length
+        self.max_length, blocks = max_length, range(n_blocks)
         self.item_emb = nn.Embedding(n_items + 1, hidden, padding_idx=PADDING)
         # Positions count from 1 at the left end of a window; padding has none.
-        self.pos_emb = nn.Embedding(config.max_length + 1, hidden, padding_idx=0)
-        self.emb_dropout = nn.Dropout(config.dropout)
+        self.pos_emb = nn.Embedding(max_length + 1, hidden, padding_idx=0)
+        self.emb_dropout = nn.Dropout(dropout)
         self.attention_layernorms = nn.ModuleList(nn.LayerNorm(hidden, eps=1e-8) for _ in blocks)
         self.attention_layers = nn.ModuleList(
-            nn.MultiheadAttention(hidden, config.heads, config.dropout, batch_first=True) for _ in blocks
+            nn.MultiheadAttention(hidden, heads, dropout, batch_first=True) for _ in blocks
         )
         self.forward_layernorms = nn.ModuleList(nn.LayerNorm(hidden, eps=1e-8) for _ in blocks)
-        self.forward_layers = nn.ModuleList(FeedForward(hidden, config.dropout) for _ in blocks)
+        self.forward_layers = nn.ModuleList(FeedForward(hidden, dropout) for _ in blocks)
         self.last_layernorm = nn.LayerNorm(hidden, eps=1e-8)
         for parameter in self.parameters():
             if parameter.dim() > 1:
@@ -99,14 +112,14 @@ class SasRec(nn.Module):
         return self.last_layernorm(x)
 
 
-def sasrec_from(weights: Mapping[str, Tensor], config: SasRecSettings) -> SasRec:
+def sasrec_from(weights: Mapping[str, Tensor]) -> SasRec:
     """Make the model of these weights, in evaluation mode.
 
     Raises:
-        RuntimeError, KeyError, TypeError: names or shapes are not those of ``config``.
+        RuntimeError, KeyError, TypeError: names or shapes are not those of a SASRec of the published shape.
     """
     with torch.random.fork_rng(devices=[]):  # building the model draws initial weights
-        model = SasRec(len(weights["item_emb.weight"]) - 1, config)
+        model = SasRec(len(weights["item_emb.weight"]) - 1, dropout=0.0)
     model.load_state_dict(weights)
     return model.eval()
 
@@ -141,16 +154,16 @@ def sample_unowned(windows: Tensor, n: int, n_items: int) -> Tensor:
     return drawn
 
 
-def sequence_loss(model: SasRec, windows: Tensor, config: SasRecSettings) -> Tensor:
+def sequence_loss(model: SasRec, windows: Tensor, loss: str, n_negatives: int = NEGATIVES) -> Tensor:
     """Compute the mean loss over the windows' real positions: (batch, max_length + 1) -> ()."""
     # Padding comes first, so a position that holds an item is followed by one.
     inputs, targets = windows[:, :-1], windows[:, 1:]
     real = inputs != PADDING
     states, positives = model(inputs)[real], targets[real]  # (positions, hidden), (positions,)
-    if config.loss == "cross_entropy":
+    if loss == "cross_entropy":
         return F.cross_entropy(states @ model.item_emb.weight[1:].T, positives - 1)
     n_items = model.item_emb.num_embeddings - 1
-    negatives = sample_unowned(windows, config.negatives, n_items)[real]  # (positions, negatives)
+    negatives = sample_unowned(windows, n_negatives, n_items)[real]  # (positions, negatives)
     positive_scores = (states * model.item_emb(positives)).sum(-1)
     negative_scores = (model.item_emb(negatives) @ states.unsqueeze(-1)).squeeze(-1)
     return (F.softplus(-positive_scores) + F.softplus(negative_scores).sum(-1)).mean()
@@ -170,15 +183,15 @@ def train_sasrec(
     if n_items < 2 or not any(len(sequence) > 1 for sequence in sequences):
         found, expected = "nothing to tell apart", "two products, and one sequence of two or more"
         raise DataError("training sequences", "all", "item", found, expected)
-    windows = training_windows(sequences, config.max_length)
+    windows = training_windows(sequences, MAX_LENGTH)
     with torch.random.fork_rng(devices=[]), one_core():
         torch.manual_seed(seed)
-        model = SasRec(n_items, config).train()
+        model = SasRec(n_items, config.dropout).train()
         optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98))
         for _ in progress(range(config.epochs), desc="SASRec", unit="epoch"):
-            for rows in torch.randperm(len(windows)).split(config.batch_size):
+            for rows in torch.randperm(len(windows)).split(BATCH_SIZE):
                 optimizer.zero_grad()
-                sequence_loss(model, windows[rows], config).backward()
+                sequence_loss(model, windows[rows], config.loss).backward()
                 optimizer.step()
     return model.eval()
 
@@ -229,9 +242,9 @@ class Recommender:
             save_file(train().state_dict(), folder / "model.safetensors")
 
         sequences_hash = hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
-        facts = {"sequences": sequences_hash, "settings": vars(config), "seed": seed}
+        facts = {"sequences": sequences_hash, "settings": plain(config), "seed": seed}
         folder = made(cache_dir, "sasrec", facts | {"code": ["shop.sasrec", "portable"]}, make)
-        return cls(sasrec_from(load_file(folder / "model.safetensors"), config), index)
+        return cls(sasrec_from(load_file(folder / "model.safetensors")), index)
 
     def recommend(self, product_sequence: Sequence[str], k: int = RESULTS) -> list[str]:
         """Rank the ``k`` products most likely to follow, best first; ties go to the lower id.
@@ -330,7 +343,7 @@ def load_published(checkpoint: Path, numbers: Path, products: Collection[str]) -
     """
     try:
         weights = torch.load(checkpoint, map_location="cpu", weights_only=True)
-        model = sasrec_from(weights, SasRecSettings())  # the shape that was published
+        model = sasrec_from(weights)
     except Exception as error:  # a broken file makes torch raise nearly anything
         expected = "the weights of PersonalWAB's SASRec, and nothing else"
         raise DataError(checkpoint, "-", "(file)", " ".join(str(error).split())[:400], expected) from error

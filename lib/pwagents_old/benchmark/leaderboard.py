@@ -149,7 +149,8 @@ def worth_of_rules(
     # Rules are switched on one by one, so that what each is worth does not depend on the others.
     ways = {"ours": (), **{rule: (rule,) for rule in RULES}, "all, as the published code": tuple(RULES)}
     scores = {
-        name: np.array([score_episode(*each, rules, protocol) for each in played]) for name, rules in ways.items()
+        name: np.array([score_episode(*each, rules, protocol) for each in played])
+        for name, rules in ways.items()
     }
     rows = [
         (name, *score.mean(axis=0), (score != scores["ours"]).any(axis=1).sum(), RULES.get(name, ""))
