@@ -302,7 +302,7 @@ def test_the_folder_of_a_trained_model_plays(play, tmp_path, monkeypatch):
         ({"agent": "https://my.server/act"}, r"agent: model 'https://my.server/act'; expected .*openai:NAME"),
         ({"agent": patient, "track": "both"}, "track is 'both'; expected one of single_turn, multi_turn"),
         ({"agent": patient, "tasks": -1}, "tasks: found -1; expected a number"),
-        ({"agent": patient, "plya": {"max_tasks": 5}}, "plya: Key 'plya' not in 'BenchmarkNotebook'"),
+        ({"agent": patient, "plya": {"max_tasks": 5}}, "plya: no such setting; did you mean 'play'"),
         ({"agent": "offline", "method": "ChatShop", "track": "single_turn"}, "multi-turn track alone"),
     ],
 )
