@@ -43,7 +43,7 @@ from pwagents.settings import WorldSettings
 from pwagents.shop.environment import BeliefState, Shop, run_episode
 from pwagents.shop.sasrec import Recommender, RecommendersByTime, SasRec
 from pwagents.shop.search import build_search_engine
-from pwagents_old.evaluation.episodes import run_episodes
+from pwagents.store import episodes
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.global_micro import profile_users
 from pwagents_old.profiles.offline import OfflineProfiler
@@ -124,8 +124,8 @@ def measure_size(n_products: int, n_users: int, n_tasks: int) -> list[dict]:
         return run_episode(shop, task, agent)
 
     with tempfile.TemporaryDirectory() as folder:
-        known_by = {"method": "plain", "model": "none", "params": {}}
-        meter("single-turn run", lambda: run_episodes(tasks, solve, Path(folder) / "runs.jsonl", **known_by))
+        file, facts = Path(folder) / "runs.jsonl", {"code": []}
+        meter("single-turn run", lambda: episodes(file, tasks, solve, facts, method="plain"))
     return [row | {"products": n_products, "users": n_users} for row in meter.rows]
 
 

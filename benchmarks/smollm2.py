@@ -21,10 +21,11 @@ import pandas as pd
 
 from pwagents import portable
 from pwagents.data.splits import sample_tasks
+from pwagents.results.metrics import records_frame
 from pwagents.results.statistics import by_task
 from pwagents.schema import Task
 from pwagents.settings import Kind, load_settings
-from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame, require_played
+from pwagents.store import Episode
 from pwagents_old.lm.settings import BaseSettings
 from pwagents_old.notebook.reference import PRESET, REFERENCE, read_episodes, read_lines
 from pwagents_old.orion.runs import OrionRuns
@@ -90,21 +91,19 @@ def load(notebook: str, kind: type[Kind], output: Path, changes: Mapping[str, An
 
 def from_reference(
     notebook: str, file: str, method: str, data_hash: str, tasks: Sequence[Task]
-) -> list[EpisodeRecord]:
+) -> list[Episode]:
     """The small model's first episode of each task in outputs/reference; none if it played other data."""
     rows = read_lines(REFERENCE / "timings" / "journal.jsonl")
     if not any(row["notebook"] == notebook and row["data_hash"] == data_hash for row in rows):
         return []
-    found: dict[str, EpisodeRecord] = {}
+    found: dict[str, Episode] = {}
     for record in read_episodes(REFERENCE / "runs" / f"{file}.parquet", [method]):
-        found.setdefault(record["task_id"], EpisodeRecord(key="", seconds=0.0, **record))
+        found.setdefault(record["task_id"], Episode(key="", seconds=0.0, **record))
     return [found[task.task_id] for task in tasks if task.task_id in found]
 
 
-def table(played: Mapping[str, Sequence[EpisodeRecord]]) -> pd.DataFrame:
+def table(played: Mapping[str, Sequence[Episode]]) -> pd.DataFrame:
     """A row a backbone that played: how many tasks, and means with 95% intervals clustered by user."""
-    for records in played.values():
-        require_played(records)
     frames = [records_frame(records).assign(method=name) for name, records in played.items() if records]
     everything = pd.concat(frames)
     _, cells = by_task(everything, METRICS)

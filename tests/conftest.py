@@ -10,11 +10,10 @@ import httpcore2
 import pytest
 from hypothesis import settings
 
-from pwagents import embedding
+from pwagents import embedding, engine
 from pwagents.data.synthetic import make_world
 from pwagents.embedding import Embedder
 from pwagents.settings import WorldSettings
-from pwagents_old import engine
 from pwagents_old.lm.dialogues import dialogue_tokenizer
 from pwagents_old.lm.small import make_small_model
 from pwagents_old.orion.agent import RULES

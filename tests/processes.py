@@ -7,7 +7,7 @@ from typing import Any
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
-        "pwagents_old.evaluation.episodes",
+        "pwagents.store",
         "torch",
         "transformers.models.qwen2.modeling_qwen2",
         "trl.trainer.sft_trainer",

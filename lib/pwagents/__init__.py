@@ -9,18 +9,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pwagents import portable
+from pwagents import code, portable
 
 portable.set_variables()
-
-_ROOT = Path(__file__).parent
-# Code and data of the library when it was imported: the keys of stored results hash these bytes, not the
-# files, which may be edited while a kernel runs.
-LOADED = {
-    str(file.relative_to(_ROOT)): file.read_bytes()
-    for file in sorted(_ROOT.rglob("*"))
-    if file.suffix in (".py", ".yaml", ".csv", ".html")
-}
+code.remember(Path(__file__).parent)
 
 # Public names, and the modules that have them.
 _PUBLIC = {

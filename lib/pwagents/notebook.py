@@ -33,6 +33,7 @@ import pandas as pd
 from pwagents import portable
 from pwagents.data import require_files
 from pwagents.errors import SettingsError
+from pwagents.files import append_line, open_lines
 from pwagents.results.drawing import save_figure
 from pwagents.results.metrics import FAILURES
 from pwagents.results.tables import Html, banner, render_table, save_table
@@ -46,7 +47,6 @@ from pwagents.settings import (
     plain,
     rows,
 )
-from pwagents.store import append_line, open_lines
 
 SMOKE = "Preset smoke: this run only shows that everything works. The preset laptop makes real numbers."
 PACKAGES = ("torch", "transformers", "numpy", "pwagents")

@@ -1,16 +1,21 @@
 """Stored results: folders of what was made, and lines of what was played.
 
-    folder = made(root, "sasrec", facts, make)      # make(folder) runs once
-    records = episodes(file, tasks, play, facts)    # play(task) runs once for each task
+    folder = made(root, "sasrec", facts, make)                        # make(folder) runs once
+    records = episodes(file, tasks, play, facts, method="ReAct")      # play(task) runs once for each task
 
-``facts`` holds all that decides a result: settings, hashes of data, a seed, and under "code" the names of the
-modules that decide it, which are hashed as they were loaded. Titles, labels and analyses stand in other
-modules, so rewording them makes nothing again.
+``facts`` holds all that decides a result: settings, hashes of data, a seed, the endpoint of a chat model, and
+under "code" the names of the modules that decide it, which are hashed as they were loaded
+(:mod:`pwagents.code`). Titles, labels and analyses stand in other modules, so rewording them makes nothing
+again.
+
+Three outcomes of an episode are told apart: *scored* (an agent's own errors included), *not evaluable* (the
+task, the simulated user or a judge cannot score it, whoever acts) and *infrastructure error* (an endpoint is
+down, a disk is full), which the next run tries again. Grades are computed when records are read.
 """
 
-import ast
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import platform
@@ -18,283 +23,385 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
-from functools import cache
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from pwagents import LOADED, portable
-from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
+from pwagents import engine, portable
+from pwagents.code import hashes_of, join_hashes, require_loaded
+from pwagents.errors import DataError, InfrastructureError, NotEvaluableError, is_outage
+from pwagents.files import append_line, damage, open_lines, seal, sync, write_aside
 from pwagents.progress import progress
-from pwagents.schema import Outcome, Record, Task, TaskType, Trajectory
+from pwagents.schema import Outcome, Record, TaskType, Trajectory
 
+KEY = "made_from.json"
 LIBRARIES = ("torch", "transformers", "trl")  # other versions may give other weights
-ALIKE = 3  # infrastructure errors with the same message, after which a run pauses
+ALIKE = 3  # infrastructure errors of one kind, one after another, after which a run pauses
+_WAITS = "waits for task"
+_START = b'{"key":'  # of every line
 Facts = Mapping[str, Any]
 
 
-@cache
-def code_hash(*modules: str) -> str:
-    """Return 16 hex digits over modules ("shop.search") and their YAML files, as they were loaded.
-
-    Comments, docstrings and layout do not count.
-
-    Raises:
-        KeyError: there is no such module.
-    """
-    digest = hashlib.sha256()
-    for module in sorted(modules):
-        stem = module.replace(".", "/")
-        files = [
-            f"{stem}{suffix}" for suffix in (".py", ".yaml", ".csv", ".html") if f"{stem}{suffix}" in LOADED
-        ]
-        if f"{stem}.py" not in files:
-            raise KeyError(f"no module {module!r} in the library")
-        for file in files:
-            code = LOADED[file]
-            if file.endswith(".py"):
-                tree = ast.parse(code)
-                for node in ast.walk(tree):
-                    if isinstance(getattr(node, "body", None), list):
-                        node.body = [n for n in node.body if not _is_text(n)] or [ast.Pass()]
-                code = ast.unparse(tree).encode()
-            digest.update(f"\n{file}\n".encode() + code)
-    return digest.hexdigest()[:16]
+def with_code(facts: Facts) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return facts with the hash of their code in place of its modules' names, and the hash of each file."""
+    code = facts["code"]
+    hashes = {} if isinstance(code, str) else hashes_of(*code)  # a text is a hash already
+    return {**facts, "code": join_hashes(hashes) if hashes else code}, hashes
 
 
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def key_of(*parts: Any, facts: Facts) -> str:
-    """Return the key (64 hex digits) of what follows from ``facts``, whose "code" are names of modules."""
-    facts = {**facts, "code": code_hash(*facts["code"])}
-    text = json.dumps([*parts, facts], sort_keys=True, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+def hash_of(content: Any) -> str:
+    """Return 16 hex digits over JSON values such as training examples, for ``facts``."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 def made(
-    root: Path, name: str, facts: Facts, make: Callable[[Path], object], *, stored_only: bool = False
+    root: Path | str, name: str, facts: Facts, make: Callable[[Path], object], *, stored_only: bool = False
 ) -> Path:
     """Return the folder of what follows from ``facts``; ``make`` fills it where it is not there yet.
 
     Work in progress lies in ``.NAME-KEY.part``, which a killed run continues; of several processes one makes
-    it and the others wait. A finished folder lists its files with their SHA-256: one that is damaged is
-    renamed ``.NAME-KEY.damaged`` and rebuilt.
+    it and the others wait. The last file of a finished folder lists all others with size and SHA-256, and
+    each use compares them: a folder that is damaged is renamed ``.NAME-KEY.damaged`` and rebuilt.
+
+    Args:
+        root: folder of all that is kept; any folder in it may be removed, it is made again.
+        name: what it is, for people ("base", "sft", "sasrec").
+        facts: see above; machine, portability and library versions are added.
+        make: writes into a folder; after a kill it gets the same one again, with what it left there.
+        stored_only: make nothing.
 
     Raises:
-        DataError: it is not stored, and ``stored_only`` is set.
+        TypeError, ValueError: ``facts`` is no JSON.
+        DataError: it is not there or damaged, and nothing may be made.
+        StaleCodeError: a module of "code" was edited after it had been loaded.
     """
-    machine = {"machine": platform.machine(), "portable": portable.is_on()}
-    versions = {library: version(library) for library in LIBRARIES}
-    folder = root / f"{name}-{key_of(name, machine, versions, facts=facts)[:12]}"
-    if not (wrong := _damage(folder)):
+    facts, hashes = with_code(facts)
+    facts |= {"machine": platform.machine(), "portable": portable.is_on()}
+    facts |= {"versions": {library: version(library) for library in LIBRARIES}}
+    key = json.dumps(facts, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    folder = Path(root) / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+    wrong = damage(folder) if folder.exists() else "nothing"
+    if not wrong:
         return folder
     if stored_only:
-        raise DataError(root, name, "folder", wrong, f"{folder.name}; run once with stored_runs_only=False")
-    root.mkdir(parents=True, exist_ok=True)
+        expected = f"{folder.name}; run once with stored_runs_only=False, same settings, same data"
+        raise DataError(folder.parent, name, "folder", wrong, expected)
     part, aside = folder.with_name(f".{folder.name}.part"), folder.with_name(f".{folder.name}.damaged")
+    part.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if folder.exists() and (wrong := _damage(folder)):  # unless another process has made it by now
-            shutil.rmtree(aside, ignore_errors=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released when the process ends, however it does
+        if folder.exists() and (wrong := damage(folder)):  # unless another process has made it by now
+            shutil.rmtree(aside, ignore_errors=True)  # of an earlier time
             os.replace(folder, aside)
             print(f"{folder.name} is damaged ({wrong}) and is made again; the damaged copy is {aside}")
         if not folder.exists():
+            require_loaded(hashes)
             part.mkdir(exist_ok=True)
             make(part)
-            listed = {str(f.relative_to(part)): file_hash(f) for f in sorted(part.rglob("*")) if f.is_file()}
-            write_aside(part / "made_from.json", json.dumps({**facts, **machine, **versions}, indent=2))
-            write_aside(part / "files.json", json.dumps(listed, indent=1))
+            write_aside(part / KEY, json.dumps(facts, sort_keys=True, ensure_ascii=False, indent=2) + "\n")
+            seal(part)
+            require_loaded(hashes)
             os.replace(part, folder)
+            sync(folder.parent)
     return folder
 
 
-def _damage(folder: Path) -> str:
-    """Return what is wrong with a finished folder; an empty text if nothing is."""
-    try:
-        for name, sha256 in json.loads((folder / "files.json").read_text("utf-8")).items():
-            if file_hash(folder / name) != sha256:
-                return f"{name} has other bytes than it was written with"
-    except OSError as error:
-        return f"no {error.filename}"
-    except (ValueError, AttributeError):
-        return "files.json is no list of files"
-    return ""
+class Keyed(Record):
+    """What a :class:`Store` holds. Records with the same ``key`` are read together."""
+
+    key: str  # the first field, so that each line begins with it
 
 
-class Episode(Record):
-    """One stored episode; ``memory`` is what a method remembers of the user afterwards."""
+class StoredEpisode(Keyed):
+    """One episode of any kind of task. A subclass adds a field ``trajectory`` and what :meth:`details` gives.
 
-    key: str
+    Args:
+        params: the facts of :func:`episodes`, with the hash of the code.
+        message: why it was not scored; else empty.
+        seconds: wall time.
+        memory: what a method with memory across tasks remembers of the user afterwards; None for other
+            methods, and where the task must be tried again.
+    """
+
     task_id: str
     user_id: str
-    type: TaskType
+    method: str
+    model: str
+    params: dict[str, Any]
     outcome: Outcome
     message: str = ""
     seconds: float
     memory: dict[str, Any] | None = None
+
+    @classmethod
+    def details(cls, task: Any, trajectory: Any) -> dict[str, Any]:
+        """Return the subclass's own fields; ``trajectory`` is None where the episode was not scored."""
+        return {"trajectory": trajectory}
+
+
+class Episode(StoredEpisode):
+    """One episode of the shop; ``instruction`` is what the user asked for."""
+
+    type: TaskType
+    instruction: str = ""
     trajectory: Trajectory | None = None
+
+    @classmethod
+    def details(cls, task: Any, trajectory: Trajectory | None) -> dict[str, Any]:
+        return {"type": task.type, "instruction": task.instruction, "trajectory": trajectory}
+
+
+@dataclass(frozen=True)
+class Store:
+    """Records of one class as JSON lines; the file need not exist before the first is appended."""
+
+    path: Path
+    record: type[Keyed]
+
+    def read(self, keys: Container[str] | None = None) -> Iterator[Any]:
+        """Yield the records with these keys, or all, in the order in which they were appended.
+
+        Raises:
+            DataError: a line is corrupt; names file, line and field.
+        """
+        if not self.path.exists():
+            return
+        with open(self.path, "rb") as lines:
+            for number, line in enumerate(lines, 1):
+                # The last line, cut short; other files' ends are refused.
+                if not line.endswith(b"\n") and _START.startswith(line[: len(_START)]):
+                    return
+                try:
+                    data = json.loads(line)
+                    if keys is None or data["key"] in keys:
+                        yield self.record.model_validate(data)
+                except (ValueError, KeyError, TypeError) as error:  # pydantic's names the field
+                    wrong = f"{type(error).__name__}: {error}"
+                    expected = "one JSON record with its key"
+                    raise DataError(self.path, f"line {number}", "(whole line)", wrong, expected) from None
+
+    @contextmanager
+    def appending(self, hashes: Mapping[str, str] = {}) -> Iterator[Callable[[Any], Any]]:
+        """Open the file, and give a function that appends a record durably.
+
+        It may be called from several threads. It returns the record as it is read from its line, so that a
+        fresh and a resumed run go on with equal ones. It raises an OSError if the disk refuses, and a
+        StaleCodeError if a file of the library with one of these ``hashes`` has been edited.
+        """
+        with open_lines(self.path) as file:
+            lock = threading.Lock()  # a failed write is cut off, and must not take another's line with it
+
+            def append(record: Keyed) -> Keyed:
+                # ASCII: what a model wrote may hold lone surrogates, which have no UTF-8 form.
+                line = json.dumps(record.model_dump())
+                stored = self.record.model_validate(json.loads(line))
+                with lock:
+                    require_loaded(hashes)
+                    append_line(file, line.encode("ascii") + b"\n")
+                return stored
+
+            yield append
 
 
 def episodes(
-    file: Path,
-    tasks: Sequence[Task],
+    store: Path | str,
+    tasks: Iterable[Any],
     play: Callable[..., Any],
     facts: Facts,
     *,
+    method: str = "",
+    model: str = "none",
     workers: int = 1,
     stored_only: bool = False,
+    anew: bool = False,
+    here: bool = False,
+    record: type[StoredEpisode] = Episode,
     memory: dict[str, Any] | None = None,
-) -> list[Episode]:
-    """Return the episode of each task, in their order; those that ``file`` lacks are played.
+) -> list[Any]:
+    """Return the record of each task, in their order; those that the file ``store`` lacks are played.
 
-    Three outcomes are told apart: *scored* (an agent's own errors included), *not evaluable* (nobody can be
-    scored on the task) and *infrastructure error* (an endpoint is down), which the next run tries again.
+    The file is only appended to, and several methods may share it. A record's key is the SHA-256 of task id,
+    method, model and facts.
 
     Args:
-        play: task -> trajectory, called in ``workers`` threads.
-        memory: for methods that remember a user, what they know at first. ``play`` is then (task, memory) ->
-            (trajectory, memory), and each user's tasks run in time order.
+        play: task -> trajectory: plays one episode. It runs in ``workers`` threads, never in the main one,
+            so with more than one worker it must be thread-safe; or on a cluster (:mod:`pwagents.engine`), in
+            processes that each have a copy of it and of all that it holds.
+        method, model: what records and tables call them.
+        stored_only: play nothing and write nothing; every episode must be stored.
+        anew: play all, whatever is stored: for an agent whose version the facts do not name.
+        here: run in this process whatever the engine: ``play`` computes several episodes at once, say.
+        record: what is kept of an episode.
+        memory: for a method that remembers a user, what it knows at the first task: plain JSON values.
+            ``play`` is then (task, memory) -> (trajectory, memory afterwards); what it does to the memory it
+            is given changes nothing.
+
+    With ``memory``, each user's tasks run one after another in time order (at the same time: in the order
+    given), users in parallel. A task that cannot be evaluated leaves the memory as it was. After an
+    infrastructure error the user's later tasks wait, as such errors too, for the next run. With other tasks
+    before it, a task is another episode and runs again.
 
     Raises:
-        InfrastructureError: an episode could not be played; all others are stored.
-        DataError: ``stored_only``, and an episode is missing; or a line of the file is corrupt.
-        RuntimeError: ``play`` failed, or another process writes the file.
+        DataError: a line of the file is corrupt, two tasks share an id, facts are not plain JSON values,
+            or, with ``stored_only``, episodes are missing.
+        InfrastructureError: an episode could not be played, or three in a row met the same failure, such as
+            an endpoint that is down. All others are stored.
+        RuntimeError: another process is writing to the file, or ``play`` failed; names the task.
+        StaleCodeError: a module of "code" was edited after it had been loaded.
     """
-    chains: dict[str, list[tuple[Task, str]]] = {}
-    for task in sorted(tasks, key=lambda task: task.timestamp) if memory is not None else tasks:
-        chain = chains.setdefault(task.task_id if memory is None else task.user_id, [])
-        chain.append((task, key_of(task.task_id, *(key for _, key in chain[-1:]), facts=facts)))
-    keys = {task.task_id: key for chain in chains.values() for task, key in chain}
-    found = {each.key: each for each in read_lines(file) if each.key in {*keys.values()}}
-    done = {key: each for key, each in found.items() if each.outcome != "infrastructure_error"}
-    missing = [chain for chain in chains.values() if any(key not in done for _, key in chain)]
+    tasks, (facts, hashes) = list(tasks), with_code(facts)
+    fields = {"method": method, "model": model, "params": facts}
+    chains = chain_episodes(tasks, **fields, by_user=memory is not None)
+    keys = {task.task_id: key for chain in chains for task, key in chain}
+    lines = Store(Path(store), record)
+    stored = () if anew else lines.read({*keys.values()})
+    records = {each.key: each for each in stored}  # the last of a key counts
+    missing = [task_id for task_id, key in keys.items() if key not in records]
     if stored_only and missing:
-        raise DataError(
-            file, "-", "episodes", f"{len(missing)} missing", "all; run once with stored_runs_only=False"
-        )
+        counted = f"{len(missing):,} of {len(keys):,} missing (the first is task {missing[0]})"
+        expected = "all of them stored; run once with stored_runs_only=False, same params, same data"
+        raise DataError(store, f"method {method}, model {model}", "episodes", counted, expected)
+    done = {key: each.memory for key, each in records.items() if each.outcome != "infrastructure_error"}
+    unfinished = [chain for chain in chains if any(key not in done for _, key in chain)]
+    if stored_only or not unfinished:
+        return _require_played([records[keys[task.task_id]] for task in tasks])
 
-    lock = threading.Lock()
+    require_loaded(hashes)
+    stop = threading.Event()
 
-    def play_chain(chain: list[tuple[Task, str]], lines: FileIO) -> list[Episode]:
-        known, played = memory, []
+    def play_chain(
+        chain: Sequence[tuple[Any, str]], keep: Callable[[StoredEpisode], StoredEpisode] | None
+    ) -> list[StoredEpisode]:
+        """Play a chain's missing episodes; each is kept once it is over."""
+        if keep is None:  # in another process, which may have loaded other code
+            require_loaded(hashes)
+        played, remembered, failed = [], memory, ""
         for task, key in chain:
-            if key not in done:
-                played.append(_play(task, key, play, known))
-                with lock:
-                    append_line(lines, json.dumps(played[-1].model_dump()).encode("ascii") + b"\n")
-                if played[-1].outcome == "infrastructure_error":
-                    break
-            known = (done.get(key) or played[-1]).memory
+            if key in done:
+                remembered = done[key]
+                continue
+            ended = _play(task, play, remembered, failed, {"key": key, **fields}, record)
+            played.append(keep(ended) if keep else ended)
+            failed = failed or (task.task_id if ended.outcome == "infrastructure_error" else "")
+            remembered = ended.memory
+            if stop.is_set():
+                break
         return played
 
-    if missing:
-        with open_lines(file) as lines, ThreadPoolExecutor(workers) as pool:
-            futures, alike = [pool.submit(play_chain, chain, lines) for chain in missing], []
-            bar = {"total": len(futures), "desc": file.stem, "unit": "episode"}
+    # On a cluster, what it plays in one round is kept once the round is over. Here, threads keep their own
+    # records: an interrupt reaches the main thread alone, and so never falls into a write. After it, and
+    # after any exception, no episode begins, and those under way are kept.
+    at_work = None if here else engine.remote(partial(play_chain, keep=None))
+    with (
+        lines.appending(hashes) as append,
+        progress(total=len(tasks), initial=len(done), desc=method or lines.path.stem, unit="episode") as bar,
+    ):
+        pool = ThreadPoolExecutor(workers)
+        try:
+            if at_work is not None:
+                kept = ([[*map(append, part)] for part in round_] for round_ in at_work(unfinished))
+                parts = itertools.chain.from_iterable(kept)
+            else:
+                threads = [pool.submit(play_chain, chain, append) for chain in unfinished]
+                parts = (ended.result() for ended in as_completed(threads))
+            alike: list[str] = []
+            for part in parts:
+                records |= {each.key: each for each in part}
+                bar.update(len(part))
+                for each in part:
+                    if each.outcome != "infrastructure_error":
+                        alike = []
+                    elif f"{_WAITS} " not in each.message:
+                        alike.append(each.message)
+                # Words with a digit name a request, a time, an attempt.
+                if len(alike) >= ALIKE and len({re.sub(r"\S*\d\S*", "", m) for m in alike[-ALIKE:]}) == 1:
+                    message = f"paused after {ALIKE} failures alike, the last: {alike[-1]}"
+                    raise InfrastructureError(f"{message}; what was finished is stored: run again to go on")
+        finally:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+    return _require_played([records[keys[task.task_id]] for task in tasks])
+
+
+def chain_episodes(
+    tasks: Sequence[Any], *, method: str, model: str, params: Mapping[str, Any], by_user: bool = False
+) -> list[list[tuple[Any, str]]]:
+    """Return what is played one after another: chains of tasks, each with the key of its episode.
+
+    A chain is one task or, ``by_user``, those of a user in time order, where a key holds the one before it.
+    The order of ``params`` does not matter.
+
+    Raises:
+        DataError: two tasks share an id, or params are not plain JSON values.
+    """
+    together: dict[str, list[Any]] = {}
+    for task in tasks:
+        together.setdefault(task.user_id if by_user else task.task_id, []).append(task)
+    chains, ids = [], set()
+    for group in together.values():
+        chain, after = [], ["a user's tasks in time order"] if by_user else []
+        for task in sorted(group, key=lambda task: task.timestamp) if by_user else group:
+            if task.task_id in ids:
+                raise DataError("tasks", f"task {task.task_id}", "task_id", "the same id twice", "unique ids")
+            ids.add(task.task_id)
+            # A key holds the one before it, and so all that the user's memory comes from.
+            parts = [task.task_id, method, model, dict(params), *after]
             try:
-                for future in progress(as_completed(futures), **bar):
-                    for each in future.result():
-                        done[each.key] = each
-                        failed = each.outcome == "infrastructure_error"
-                        alike = [*alike, re.sub(r"\S*\d\S*", "", each.message)] if failed else []
-                        if len(alike) >= ALIKE and len({*alike[-ALIKE:]}) == 1:
-                            raise InfrastructureError(f"paused after {ALIKE} equal failures: {each.message}")
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
-    records = [done.get(keys[task.task_id]) for task in tasks]
-    failed = [each for each in records if each is None or each.outcome == "infrastructure_error"]
-    if failed:
-        why = next((each.message for each in failed if each), "an earlier failure")
-        raise InfrastructureError(
-            f"{len(failed)} of {len(tasks)} episodes could not be played: {why}. Run again."
-        )
-    return records
+                text = json.dumps(parts, sort_keys=True, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise DataError("params", f"method {method}", "params", error, "plain JSON values") from None
+            chain.append((task, key := hashlib.sha256(text.encode()).hexdigest()))
+            after = [key] if by_user else []
+        chains.append(chain)
+    return chains
 
 
-def _play(task: Task, key: str, play: Callable[..., Any], memory: dict[str, Any] | None) -> Episode:
-    """Play one episode, and return it with its outcome."""
-    start, outcome, message, trajectory, after = time.perf_counter(), "scored", "", None, memory
+def _play(
+    task: Any,
+    play: Callable[..., Any],
+    memory: dict[str, Any] | None,
+    failed: str,
+    fields: Mapping[str, Any],
+    record: type[StoredEpisode],
+) -> StoredEpisode:
+    """Play one episode and say how it ended. ``failed``: the user's earlier task that has to come first."""
+    start, trajectory, after = time.perf_counter(), None, memory
+    outcome, message = "scored", ""
     try:
+        if failed:
+            raise InfrastructureError(f"{_WAITS} {failed} of the same user")
         if memory is None:
             trajectory = play(task)
         else:
+            # As a resumed run reads it from the store.
             trajectory, after = play(task, json.loads(json.dumps(memory)))
+            json.dumps(after, allow_nan=False)
+        if trajectory.task_id != task.task_id:
+            raise ValueError(f"play returned the trajectory of task {trajectory.task_id}")
     except NotEvaluableError as error:
         outcome, message = "not_evaluable", str(error)
-    except (InfrastructureError, OSError) as error:
-        outcome, message = "infrastructure_error", f"{type(error).__name__}: {error}"
     except Exception as error:
-        raise RuntimeError(f"task {task.task_id}: {type(error).__name__}: {error}") from error
-    who = {"key": key, "task_id": task.task_id, "user_id": task.user_id, "type": task.type}
-    how = {"outcome": outcome, "message": message, "seconds": time.perf_counter() - start, "memory": after}
-    return Episode(**who, **how, trajectory=trajectory)
+        what = f"{type(error).__name__}: {error}"
+        if not (isinstance(error, InfrastructureError) or is_outage(error)):
+            raise RuntimeError(f"task {task.task_id}: {what}") from error
+        outcome, message, after = "infrastructure_error", what, None
+    own = {"outcome": outcome, "message": message, "seconds": time.perf_counter() - start, "memory": after}
+    who = {"task_id": task.task_id, "user_id": task.user_id}
+    return record(**fields, **who, **own, **record.details(task, trajectory))
 
 
-def read_lines(file: Path) -> Iterator[Episode]:
-    """Yield the episodes of a file; half a line at its end, which a killed run leaves, is passed over."""
-    if not file.exists():
-        return
-    with open(file, "rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                yield Episode.model_validate_json(line)
-            except ValueError as error:
-                raise DataError(file, f"line {number}", "(whole line)", error, "one episode") from None
-
-
-@contextmanager
-def open_lines(path: Path, *, wait: bool = False) -> Iterator[FileIO]:
-    """Open a file for one writer to append lines to; half a line at its end is cut away.
-
-    Raises:
-        RuntimeError: another process is writing, and this one does not ``wait``.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "ab", buffering=0) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise RuntimeError(f"{path} is being written by another run; wait for it to end") from None
-        content = path.read_bytes()
-        file.truncate(content.rfind(b"\n") + 1)
-        yield file
-
-
-def append_line(file: FileIO, line: bytes) -> None:
-    """Append a line durably or, if the disk refuses (OSError), nothing of it."""
-    start = file.seek(0, os.SEEK_END)
-    try:
-        if file.write(line) < len(line):
-            raise OSError(f"{file.name}: the disk is full")
-        os.fsync(file.fileno())
-    except OSError:
-        file.truncate(start)
-        raise
-
-
-def file_hash(file: Path) -> str:
-    """Return the file's SHA-256, 64 hex digits."""
-    with open(file, "rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def write_aside(path: Path, content: str | bytes) -> None:
-    """Write a file beside its place and move it there, so that no reader sees half of it."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_bytes(content.encode() if isinstance(content, str) else content)
-        os.replace(aside, path)
-    except OSError as error:  # a full disk: nothing is left behind, and the message names the file
-        with suppress(OSError):
-            aside.unlink()
-        error.filename = str(path)
-        raise
+def _require_played(records: list[StoredEpisode]) -> list[StoredEpisode]:
+    """Return the records, unless some are infrastructure errors: no table is made of a part of them."""
+    if failed := [each for each in records if each.outcome == "infrastructure_error"]:
+        first = failed[0]
+        raise InfrastructureError(
+            f"{len(failed):,} of {len(records):,} episodes could not be played, the first ({first.method}, "
+            f"task {first.task_id}) because of {first.message}. All others are stored: mend the cause and "
+            "run again to go on from there"
+        )
+    return records

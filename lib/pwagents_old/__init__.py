@@ -1,3 +1,7 @@
-"""Personalized web agents: the thin library behind the notebooks."""
+"""Personalized web agents: what has not moved to the new package yet."""
 
-import pwagents  # noqa: F401  (before numpy and torch: it fixes how numbers are computed)
+from pathlib import Path
+
+from pwagents import code  # before numpy and torch: the package fixes how numbers are computed
+
+code.remember(Path(__file__).parent)

@@ -3,14 +3,16 @@
 import gzip
 import json
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from pwagents.agents.chat import Setup
 from pwagents.agents.methods import METHODS
+from pwagents.errors import InfrastructureError
 from pwagents.shop.environment import run_episode
-from pwagents_old.evaluation.episodes import run_episodes
+from pwagents.store import Episode, Store, episodes
 from pwagents_old.llm.budget import Budget
 from pwagents_old.llm.openai_model import OpenAIModel
 from pwagents_old.llm.store import ResponseStore, StoredModel
@@ -109,7 +111,7 @@ def play(shop, chat_server, monkeypatch, tmp_path):
     tasks = [t for t in shop.benchmark.tasks["test"] if t.type == "search"][:2]
     shop = replace(shop, observation="compact")
 
-    def run(method, prepare, episodes="episodes.jsonl", replies="replies"):
+    def run(method, prepare, file="episodes.jsonl", replies="replies"):
         prepare(server)
         store = ResponseStore(tmp_path / f"{replies}.sqlite")
         model = StoredModel(OpenAIModel("m", server.url, attempts=1), store)
@@ -119,11 +121,13 @@ def play(shop, chat_server, monkeypatch, tmp_path):
         def solve(task):
             return run_episode(shop, task, agent, track)
 
-        fields = {"method": method, "model": model.name, "params": {}}
-        records = run_episodes(tasks, solve, tmp_path / episodes, **fields)
+        with suppress(InfrastructureError):
+            episodes(tmp_path / file, tasks, solve, {"code": []}, method=method, model=model.name)
+        by_task = {each.task_id: each for each in Store(tmp_path / file, Episode).read()}
+        records = [by_task[task.task_id] for task in tasks]
         stored = repr(store._execute("SELECT * FROM answer")).encode()
         store.close()
-        files = [(tmp_path / episodes).read_bytes(), stored]
+        files = [(tmp_path / file).read_bytes(), stored]
         for key in (KEY, KEY.replace("/", "\\/"), ESCAPED_KEY, json.dumps(ESCAPED_KEY)[1:-1]):
             assert not any(key.encode() in file for file in files)
         assert all(KEY not in str(record) for record in records)

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 from pwagents.agents.methods import METHODS
+from pwagents.results.metrics import records_frame
 from pwagents.schema import FUNCTION_OF
 from pwagents.shop.environment import Environment
-from pwagents_old.evaluation.episodes import records_frame, run_episodes
+from pwagents.store import episodes
 from pwagents_old.llm import openai_model
 from pwagents_old.llm.openai_model import OpenAIModel
 from pwagents_old.llm.store import ResponseStore, StoredModel
@@ -74,8 +75,8 @@ def frame_of(benchmark, shop, setup_of):
             def solve(task, agent=agent, track=track, details=name == "RecMind"):
                 return Environment(shop, task, track, user=user, details=details).play(agent)
 
-            fields = {"method": name, "model": model.name, "params": {}, "workers": 4}
-            records += run_episodes(benchmark.tasks["test"][:12], solve, folder / "runs.jsonl", **fields)
+            tasks, fields = benchmark.tasks["test"][:12], {"method": name, "model": model.name, "workers": 4}
+            records += episodes(folder / "runs.jsonl", tasks, solve, {"code": []}, **fields)
         return records_frame(records)
 
     return play

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from pwagents.schema import Action, Observation, Step, Trajectory, Usage
+from pwagents.store import Episode
 from pwagents_old.benchmark import analyses_03 as analyses
-from pwagents_old.evaluation.episodes import EpisodeRecord
 from pwagents_old.notebook.run import Run
 
 SEARCH, ASK, STOP = "search_product_by_query", "respond", "stop"
@@ -26,7 +26,7 @@ def step(name=SEARCH, result=0.0, query="mug", error_kind="", usage=None, user_u
 def record(task_id, *steps, task_type="search", method="m", outcome="scored", seconds=0.0):
     fields = {"task_id": task_id, "user_id": "u", "type": task_type}
     trajectory = Trajectory(**fields, target="the target", steps=steps, similarities=(0.7,))
-    return EpisodeRecord(
+    return Episode(
         key=task_id, method=method, model="none", params={}, outcome=outcome, seconds=seconds, **fields,
         trajectory=trajectory if outcome == "scored" else None,
     )  # fmt: skip

@@ -13,6 +13,7 @@ from pwagents import __main__ as shell
 from pwagents import embedding
 from pwagents.embedding import DIMENSION
 from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError
+from pwagents.results.metrics import grade
 from pwagents.schema import Action, Usage
 from pwagents.shop.environment import Environment
 from pwagents.shop.sasrec import RecommendersByTime
@@ -224,7 +225,7 @@ def test_what_is_down_is_tried_again_and_a_refusal_of_the_model_scores_0(play, p
             play(down, tasks=3)
         assert len(played) == n
     refused = play(refusing, tasks=3).records
-    ends = {(r.outcome, r.trajectory.end, r.grade.result_final) for r in refused}
+    ends = {(r.outcome, r.trajectory.end, grade(r.trajectory).result_final) for r in refused}
     assert ends == {("scored", "refused", 0)} and refused[0].trajectory.message == "content filter"
 
 
@@ -250,7 +251,7 @@ def test_an_error_on_some_tasks_scores_0_with_its_reason_and_loses_no_other(play
     assert f"{len(failed)} of 6 tasks ended in an error of the agent and count as 0" in done.note
     assert "SystemExit: no (test_evaluate.py, line " in done.note
     assert all(r.outcome == "scored" and len(r.trajectory.steps) == 1 for r in failed)
-    assert all(r.grade.function_accuracy == r.grade.result_final == 0 for r in failed)
+    assert all(grade(r.trajectory).function_accuracy == grade(r.trajectory).result_final == 0 for r in failed)
     assert all(r.trajectory.end == "steps" for r in done.records if r not in failed)
 
 

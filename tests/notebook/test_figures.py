@@ -152,7 +152,7 @@ def test_a_file_can_name_no_code_but_drawing_functions(folder):
     for place in (
         "os:system",
         "pwagents_old.notebook.report:shutil.rmtree",
-        "pwagents_old.project:write_aside",
+        "pwagents.files:write_aside",
         "",
     ):
         frame.attrs["plot"] = place

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from pwagents.results.metrics import records_frame
 from pwagents.schema import TASK_TYPES, Action, Observation, Step, Trajectory
-from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame
+from pwagents.store import Episode
 from pwagents_old.notebook.reference import (
     REFERENCE,
     make_reference,
@@ -28,7 +29,7 @@ def record(task_id="t1", method="GRPO", products=("B1",)):
     ids = {"task_id": task_id, "user_id": "u", "type": "search"}
     run = {"key": "k", "method": method, "model": "none", "params": {"seed": 0}, "seconds": 0.5}
     trajectory = Trajectory(**ids, target="B1", steps=(step,))
-    return EpisodeRecord(**ids, **run, outcome="scored", trajectory=trajectory)
+    return Episode(**ids, **run, outcome="scored", trajectory=trajectory)
 
 
 def photograph():
@@ -96,7 +97,7 @@ def test_it_holds_what_is_read_and_no_place_of_whoever_ran_it(finished, tmp_path
 def test_episodes_come_back_as_they_were(finished, tmp_path):
     folder, records = finished
     make_reference(folder, tmp_path / "reference")
-    again = [EpisodeRecord(key="k", seconds=0.5, **row) for _, row in read_runs(tmp_path / "reference")]
+    again = [Episode(key="k", seconds=0.5, **row) for _, row in read_runs(tmp_path / "reference")]
     assert again == records
     stored = tmp_path / "reference" / "runs" / "orion.parquet"
     assert [row["task_id"] for row in read_episodes(stored, ["SFT"])] == ["t2"]
@@ -119,7 +120,7 @@ def test_the_committed_episodes_give_the_committed_tables():
     first = {(row["task_id"], row["method"]): row for row in reversed([*rows])}
     # PPO played the main test alone; the others' variations have tasks of their own, too.
     tested = [row for (task_id, _), row in first.items() if (task_id, "PPO") in first]
-    frame = records_frame([EpisodeRecord(key="", seconds=0, **row) for row in tested])
+    frame = records_frame([Episode(key="", seconds=0, **row) for row in tested])
     means = frame.groupby(["method", "type"])["result_final"].mean()
     table = pd.read_csv(REFERENCE / "tables" / "06_results.csv", index_col="method")
     assert len(means) == 3 * len(TASK_TYPES)

@@ -12,7 +12,7 @@ from pwagents.profiles.contextual import Context, ContextualProfile, ProfileLine
 from pwagents.schema import FUNCTION_OF, Action, Observation, Step, Task, Trajectory
 from pwagents.settings import plain
 from pwagents.shop.environment import Agent, BeliefState
-from pwagents_old.evaluation.episodes import EpisodeRecord
+from pwagents.store import Episode
 from pwagents_old.lm.dialogues import dialogue_tokenizer
 from pwagents_old.lm.small import make_small_model
 from pwagents_old.orion.agent import RULES
@@ -81,12 +81,12 @@ def state_of(instruction: str, *lines: Sequence, purchases=(), **fields) -> Beli
     return BeliefState("U0001", instruction, f"User U0001: {instruction}", profile=profile, **known)
 
 
-def record(task: Task, steps: Sequence[Step], method: str = "m", outcome: str = "scored") -> EpisodeRecord:
+def record(task: Task, steps: Sequence[Step], method: str = "m", outcome: str = "scored") -> Episode:
     """The stored episode of a task in which these steps were made."""
     given = {"task_id": task.task_id, "user_id": task.user_id, "type": task.type}
     trajectory = Trajectory(**given, target=task.target, steps=tuple(steps)) if outcome == "scored" else None
     told = {"key": task.task_id, "method": method, "model": "none", "params": {}, "seconds": 0.0}
-    return EpisodeRecord(**given, **told, outcome=outcome, trajectory=trajectory)
+    return Episode(**given, **told, outcome=outcome, trajectory=trajectory)
 
 
 def notebook(kind: type[OrionSettings], settings: OrionSettings, **changed) -> OrionSettings:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from pwagents.profiles.contextual import Context, ContextualProfile
-from pwagents_old.evaluation.episodes import EpisodeRecord, Store
+from pwagents.store import Episode, Store
 from pwagents_old.orion.analyses import cause_of, failure_causes
 from pwagents_old.orion.control import (
     FOREIGN,
@@ -164,7 +164,7 @@ def test_what_is_known_decides_profile_and_history_and_is_stored_apart(here, tin
     usual, short = (play_knowing(here, tiny, known) for known in (whole, last))
     runs = OrionRuns(here)
     assert usual.equals(runs.frame(runs.policy("GRPO", tiny)))
-    records = list(Store(runs.store, EpisodeRecord).read())
+    records = list(Store(runs.store, Episode).read())
     assert len({r.key for r in records}) == len(usual) + len(short), "none is taken for another"
     known = benchmark_known(here.benchmark, last, here.seed)
     found = here.retrieve("test", known, last.alpha, last.l_c)
@@ -224,7 +224,7 @@ def test_parts_are_switched_off_world_by_world(searches, asking, tmp_path):
     lost = losses(frame)
     assert lost["world"].unique().tolist() == ["as it is", "explicit instructions"]
     assert lost["without"].unique().tolist() == ["micro-profiles", "update", "asking"]
-    records = list(Store(tmp_path / "runs" / "orion.jsonl", EpisodeRecord).read())
+    records = list(Store(tmp_path / "runs" / "orion.jsonl", Episode).read())
     asked = [record for record in records if "Nobody answers." not in answers([record])[0]]
     assert len(records) - len(asked) == 2 * len(searches.test_tasks), "w/o asking, in both worlds"
     followed = [r for r in records if any(step.profile for step in r.trajectory.steps)]

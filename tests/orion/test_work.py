@@ -5,6 +5,7 @@ import re
 import pandas as pd
 import pytest
 
+from pwagents.results.metrics import grade
 from pwagents.schema import Action, Review, Task
 from pwagents_old.orion.analyses import NOTHING, frequent_patterns, gains, queries, questions, sameness
 from pwagents_old.orion.control import identify_parts
@@ -160,7 +161,8 @@ def test_the_most_frequent_patterns_of_two_methods_stand_side_by_side(catalogue)
         played("a", found(0.5, "navy cotton towel Willow premium"), method="n"),
         played("b", found(0.5, "?"), found(0.5, "towel quickly"), method="n"),
     ]
-    rows = [(r.method, r.task_id, r.grade.result_final, len(r.trajectory.steps)) for r in records if r.grade]
+    scored = [(r, grade(r.trajectory).result_final) for r in records if r.trajectory]
+    rows = [(r.method, r.task_id, final, len(r.trajectory.steps)) for r, final in scored]
     results = pd.DataFrame(rows, columns=["method", "task_id", "result_final", "return"])
     table = frequent_patterns(records, results, lambda t: queries(t, catalogue))
     assert table["m"].dropna().to_numpy().tolist() == [["color + type", 0.5, 1.0, 4], ["type", 0.5, 0.0, 2]]

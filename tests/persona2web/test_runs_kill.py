@@ -4,7 +4,7 @@ import json
 import os
 import time
 
-from pwagents_old.evaluation.episodes import run_episodes
+from pwagents.store import episodes
 from pwagents_old.persona2web.runs import WebEpisode
 from pwagents_old.persona2web.types import Goal, MemoryStep, WebStep, WebTask, WebTrajectory
 
@@ -30,8 +30,7 @@ def play(store, calls):
         where = {"level": 2, "scheme": "on_demand", "architecture": "occam"}
         return WebTrajectory(task_id=task.task_id, steps=steps, **where)
 
-    options = {"method": "m", "model": "none", "params": {}, "workers": 2, "record": WebEpisode}
-    run_episodes(tasks, solve, store, **options)
+    episodes(store, tasks, solve, {"code": []}, method="m", workers=2, record=WebEpisode)
 
 
 def test_sigkill_loses_no_episode_and_repeats_none(tmp_path):

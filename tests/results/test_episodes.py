@@ -24,7 +24,8 @@ def record(task_id, *steps, task_type="search", outcome="scored"):
     fields = {"task_id": task_id, "user_id": "u", "type": task_type}
     trajectory = Trajectory(**fields, target="the target", steps=steps, similarities=(0.7,))
     played = trajectory if outcome == "scored" else None
-    return Episode(key=task_id, outcome=outcome, seconds=0.0, trajectory=played, **fields)
+    names = {"method": "m", "model": "none", "params": {}}
+    return Episode(key=task_id, outcome=outcome, seconds=0.0, trajectory=played, **names, **fields)
 
 
 RECORDS = [

@@ -15,8 +15,8 @@ from transformers import AutoModelForCausalLM
 from trl.generation import vllm_generation
 
 from pwagents.errors import DataError
+from pwagents.files import seal
 from pwagents.seeds import rng
-from pwagents_old.cache import seal
 from pwagents_old.llm.folder import read_model
 from pwagents_old.rl.learner import Critic
 from pwagents_old.rl.log import append_row, open_run, read_curves, read_rows, smooth

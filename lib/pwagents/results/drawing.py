@@ -20,10 +20,10 @@ from typing import Any
 
 import pandas as pd
 
+from pwagents.files import write_aside
 from pwagents.results import figures
 from pwagents.results.style import escape_math, style
 from pwagents.results.tables import csv_text, result_path
-from pwagents.store import write_aside
 
 # Word -> the place of the function that it names. A file can name no other code.
 PLOTS = {

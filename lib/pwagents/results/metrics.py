@@ -5,11 +5,12 @@ step. PersonalWAB's published scorer keeps the best attempt of an episode; what 
 last one. Both readings of each are kept, under different names.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import get_args
 
 import pandas as pd
 
-from pwagents.schema import Record, Trajectory
+from pwagents.schema import Outcome, Record, Trajectory
 from pwagents.store import Episode
 
 GRADER_VERSION = "1"  # raise it when grade() changes, so that tables say so
@@ -35,6 +36,7 @@ class Grade(Record):
 
 
 METRICS: tuple[str, ...] = tuple(Grade.model_fields)
+_NAMES = ("method", "model", "task_id", "user_id", "type", "outcome")
 
 
 def rank_accuracy(products: Sequence[str], target: str) -> float:
@@ -110,30 +112,30 @@ FAILURES = {"refused": "refused by its model", "error": "the agent's error"}
 
 
 def frame(runs: Mapping[str, Sequence[Episode]]) -> pd.DataFrame:
-    """Return one row an episode: method, ids, type, outcome, end, :data:`METRICS`, tokens and usd.
+    """Return :func:`records_frame` of several runs; ``runs``: the method's name in tables -> its episodes."""
+    return pd.concat(
+        [records_frame(records).assign(method=method) for method, records in runs.items()], ignore_index=True
+    )
+
+
+def records_frame(records: Iterable[Episode]) -> pd.DataFrame:
+    """Return one row an episode: names, ids, type, outcome, :data:`METRICS`, tokens, usd and end.
 
     Episodes that were not scored stay, with NaN metrics. Wall time is left out: tables made from this frame
     are the same at every run.
-
-    Args:
-        runs: the method's name in tables -> its episodes.
     """
     rows = []
-    for method, records in runs.items():
-        for each in records:
-            played, numbers = each.trajectory, {}
-            if played:
-                numbers = grade(played).model_dump() | {
-                    "tokens": played.usage.tokens,
-                    "usd": played.usage.usd,
-                }
-            known = {
-                "task_id": each.task_id,
-                "user_id": each.user_id,
-                "type": each.type,
-                "outcome": each.outcome,
-            }
-            rows.append({"method": method, **known, "end": played.end if played else "", **numbers})
-    numbers = (*METRICS, "tokens", "usd")
-    columns = ["method", "task_id", "user_id", "type", "outcome", "end", *numbers]
-    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(numbers, float))
+    for each in records:
+        row, played = {name: getattr(each, name) for name in _NAMES}, each.trajectory
+        if played:
+            usage = played.usage
+            row |= grade(played).model_dump() | {"tokens": usage.tokens, "usd": usage.usd}
+        rows.append(row | {"end": played.end if played else ""})
+    numbers = (*METRICS, "tokens", "usd")  # the last two are of the agent's model
+    return pd.DataFrame(rows, columns=[*_NAMES, *numbers, "end"]).astype(dict.fromkeys(numbers, float))
+
+
+def count_outcomes(frame: pd.DataFrame, by: Sequence[str] = ("method",)) -> pd.DataFrame:
+    """Count episodes by outcome, with a column for each of the three: the columns of ``by``, then counts."""
+    counts = frame.groupby(list(by), sort=False)["outcome"].value_counts().unstack(fill_value=0)
+    return counts.reindex(columns=get_args(Outcome), fill_value=0).rename_axis(columns=None).reset_index()

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from pwagents.files import write_aside
 from pwagents.schema import Protocol
 from pwagents.shop.environment import Shop
-from pwagents.store import write_aside
 
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # the same of full width, too
 _SIGNED = re.compile(r"[-+]?[\d.,]+%?( \N{PLUS-MINUS SIGN}[\d.,]+)?")  # no spreadsheet computes with these

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, ValidationError, validate_call
 
 from pwagents.embedding import Embedder
 from pwagents.errors import NotEvaluableError
+from pwagents.files import file_hash
 from pwagents.profiles.contextual import Context, ContextualProfile, Updater
 from pwagents.schema import (
     FUNCTION_OF,
@@ -34,7 +35,6 @@ from pwagents.schema import (
 )
 from pwagents.settings import DataSettings, ShopSettings
 from pwagents.shop.search import RESULTS, SearchEngine, build_search_engine
-from pwagents.store import file_hash
 
 if TYPE_CHECKING:  # importing it loads torch
     from pwagents.shop.sasrec import NoRecommender, Recommender, RecommendersByTime

@@ -17,9 +17,10 @@ from pwagents.results.tables import recommender_name
 from pwagents.schema import ProblemKind, Usage
 from pwagents_old.benchmark.method_players import PROTOCOLS, Cell
 from pwagents_old.benchmark.study import Study
-from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame
+from pwagents.store import Episode
+from pwagents.results.metrics import records_frame
 
-Runs = Mapping[str, Sequence[EpisodeRecord]]
+Runs = Mapping[str, Sequence[Episode]]
 
 # Metrics as the tables of each track call them.
 SINGLE_TURN = {"function_accuracy": "function", "result_official": "result"}
@@ -47,7 +48,7 @@ def frame_of(runs: Runs) -> pd.DataFrame:
     return pd.concat([records_frame(records).assign(method=name) for name, records in runs.items()])
 
 
-def merge_equal(runs: Runs) -> tuple[dict[str, Sequence[EpisodeRecord]], str]:
+def merge_equal(runs: Runs) -> tuple[dict[str, Sequence[Episode]], str]:
     """Keep the first of each set of methods that played the very same episodes; with a line on which."""
     same: dict[str, list[str]] = {}
     for name, records in runs.items():
@@ -79,7 +80,7 @@ def backbone(study: Study, cell: Cell | None = None) -> str:
     return ", ".join(dict.fromkeys([cell.policy, *name_cells(study)[cell]]))
 
 
-def rows_of(study: Study, played: Mapping[Cell, Runs]) -> dict[str, Sequence[EpisodeRecord]]:
+def rows_of(study: Study, played: Mapping[Cell, Runs]) -> dict[str, Sequence[Episode]]:
     """Return the runs of all cells as rows: the method, and what tells its cell from others."""
     names = name_cells(study)
     return {

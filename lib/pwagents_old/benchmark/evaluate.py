@@ -17,7 +17,7 @@ from pwagents.errors import SettingsError
 from pwagents.schema import check_choice
 from pwagents.settings import BenchmarkNotebook, load_settings, parse_player, plain, project_path
 from pwagents.shop.environment import Track
-from pwagents_old import engine
+from pwagents import engine
 from pwagents_old.benchmark import own_agent
 from pwagents_old.benchmark.evaluation import Evaluation, write_evaluation
 from pwagents_old.benchmark.study import Study

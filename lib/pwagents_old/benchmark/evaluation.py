@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pwagents.results.metrics import GRADER
+from pwagents.results.metrics import grade, GRADER
 from pwagents.results.references import score_references, with_references
 from pwagents.results.statistics import by_task
 from pwagents.results.viewer import show_episodes
@@ -17,10 +17,10 @@ from pwagents.schema import Benchmark, Task
 from pwagents.shop.environment import Track
 from pwagents_old.benchmark.analyses_03 import COSTS, MULTI_TURN, SINGLE_TURN, costs, frame_of
 from pwagents_old.benchmark.study import Study
-from pwagents_old.evaluation.episodes import EpisodeRecord
+from pwagents.store import Episode
 from pwagents_old.llm.make import notes
 from pwagents_old.notebook.run import Run
-from pwagents_old.project import write_aside
+from pwagents.files import write_aside
 
 COST = "cost of a task"  # heading over the columns of costs, where a language model plays
 _FUNCTION = "Function: the right one, with well-formed parameters."
@@ -44,7 +44,7 @@ class Evaluation:
     name: str
     benchmark: Benchmark
     tasks: Sequence[Task]
-    records: Sequence[EpisodeRecord]
+    records: Sequence[Episode]
     table: pd.DataFrame
     cells: pd.DataFrame
     note: str
@@ -70,7 +70,7 @@ class Evaluation:
 
 
 def write_evaluation(
-    run: Run, study: Study, track: Track, name: str, records: Sequence[EpisodeRecord], stored: str
+    run: Run, study: Study, track: Track, name: str, records: Sequence[Episode], stored: str
 ) -> Evaluation:
     """Write table and page of the episodes, and say what has to be said of them.
 
@@ -120,14 +120,14 @@ def write_evaluation(
     return Evaluation(name, study.benchmark, study.sample, records, means, cells, note, page, table.html)
 
 
-def _write_page(path: Path, name: str, study: Study, records: Sequence[EpisodeRecord]) -> None:
+def _write_page(path: Path, name: str, study: Study, records: Sequence[Episode]) -> None:
     """All episodes, one below the other, each folded into a line."""
     parts = [f"<h1>{escape(name)}</h1>"]
     for task, record in zip(study.sample, records, strict=True):
         if record.trajectory is None:
             parts.append(f"<p>{escape(f'{task.type}, {task.instruction}: {record.message}')}</p>")
             continue
-        line = f"{record.grade.result_final:.2f} · {task.type} · {task.instruction}"
+        line = f"{grade(record.trajectory).result_final:.2f} · {task.type} · {task.instruction}"
         shown = show_episodes(task, {name: record.trajectory}, study.benchmark.products).data
         parts.append(f"<details><summary>{escape(line)}</summary>{shown}</details>")
     head = '<!doctype html><html lang="en"><meta charset="utf-8">'

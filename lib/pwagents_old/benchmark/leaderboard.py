@@ -20,8 +20,8 @@ from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import FUNCTION_OF, Action, Protocol, Task, TaskType, Trajectory
 from pwagents.shop.environment import Shop, Track
 from pwagents.shop.search import RESULTS, product_text
-from pwagents_old.evaluation.episodes import EpisodeRecord
-from pwagents_old.project import write_aside
+from pwagents.store import Episode
+from pwagents.files import write_aside
 
 if TYPE_CHECKING:
     from pwagents_old.benchmark.method_players import Cell
@@ -128,7 +128,7 @@ def score_episode(
 
 
 def worth_of_rules(
-    study: "Study", runs: Mapping[str, Sequence[EpisodeRecord]], cell: "Cell | None" = None
+    study: "Study", runs: Mapping[str, Sequence[Episode]], cell: "Cell | None" = None
 ) -> pd.DataFrame:
     """Score the same episodes by our rules, with each published rule alone, and with all of them.
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError
+from pwagents.errors import InfrastructureError, NotEvaluableError, is_outage, SettingsError
 from pwagents.schema import Action, Task, Trajectory
 from pwagents.shop.environment import BeliefState, Track
 from pwagents_old.benchmark.agent_key import agent_key, is_own_file
 from pwagents_old.benchmark.study import Study
-from pwagents_old.evaluation.episodes import EpisodeRecord, Store, chain_episodes, require_played
+from pwagents.store import Episode, Store, chain_episodes
 
 EXPECTED = "Action(name='search_product_by_query', arguments={'query': '...'})"
 KINDS = (
@@ -59,7 +59,7 @@ class AgentError(Exception):
 class OwnRun(NamedTuple):
     """The episodes of an agent of one's own."""
 
-    records: list[EpisodeRecord]  # in the order of the tasks
+    records: list[Episode]  # in the order of the tasks
     stored: int  # how many of them were stored before
     why_anew: str  # why the agent cannot be told from others, so that each call plays it anew; else empty
 
@@ -136,7 +136,7 @@ def play(study: Study, track: Track, agent: Any, name: str, version: str = "") -
     file, tasks = "evaluate.jsonl", study.sample
     keys = {key for chain in chain_episodes(tasks, **fields, by_user=remembers) for _, key in chain}
     stored = {
-        each.key for each in Store(study.folder / file, EpisodeRecord).read(keys) if each.outcome != _AGAIN
+        each.key for each in Store(study.folder / file, Episode).read(keys) if each.outcome != _AGAIN
     }
 
     # An agent that meets the same error on each of its first tasks has a mistake: nothing is stored of it.
@@ -160,7 +160,6 @@ def play(study: Study, track: Track, agent: Any, name: str, version: str = "") -
         return (trajectory, after) if memory else trajectory
 
     records = study.run(tasks, solve, file, {} if remembers else None, **fields)
-    require_played(records)
     return OwnRun(records, len(stored), why_anew)
 
 
@@ -193,10 +192,7 @@ def _own_errors() -> Iterator[None]:
     except (InfrastructureError, NotEvaluableError, OSError):
         raise
     except (Exception, SystemExit) as error:
-        cause: BaseException = error
-        while cause.__cause__:
-            cause = cause.__cause__
-        if isinstance(cause, OSError):  # clients of endpoints raise errors of their own from it
+        if is_outage(error):  # of an endpoint that the agent asks
             raise InfrastructureError(str(AgentError(error))) from error
         raise AgentError(error) from error
 

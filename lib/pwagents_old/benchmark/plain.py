@@ -19,7 +19,7 @@ from pwagents.settings import BenchmarkNotebook
 from pwagents.shop.environment import run_episode
 from pwagents_old.benchmark.analyses_03 import frame_of, gains_of_memory
 from pwagents_old.benchmark.study import Study
-from pwagents_old.evaluation.episodes import EpisodeRecord
+from pwagents.store import Episode
 from pwagents_old.notebook.run import Run
 
 NO_MEMORY = "Plain, no memory"
@@ -36,7 +36,7 @@ BEFORE, NEW = "bought before", "new"
 _PLAYED = ("agents", "web", "embedding", "schema", "seeds", "benchmark/study", "benchmark/plain")
 
 
-def play_plain(study: Study, protocol: Protocol) -> dict[str, list[EpisodeRecord]]:
+def play_plain(study: Study, protocol: Protocol) -> dict[str, list[Episode]]:
     """Play the plain agent with each memory of :data:`PLAIN` on all tasks of a study, single-turn."""
     settings, roles, runs = study.settings, study.roles, {}
     length = settings.play.memory_length

@@ -14,9 +14,10 @@ from pwagents.schema import Behavior, Benchmark, Protocol, Task, Trajectory
 from pwagents.settings import BenchmarkNotebook, plain
 from pwagents.shop.environment import DETAILS_FUNCTION, Environment, Shop, Track, UserSimulator
 from pwagents_old.benchmark.method_players import Cell, MethodRoles
-from pwagents_old.evaluation.episodes import EpisodeRecord, require_played, run_episodes
+from pwagents.store import Episode, episodes
 from pwagents_old.notebook.run import Run
-from pwagents_old.project import code_hash, file_hash, project_path
+from pwagents_old.project import code_hash, project_path
+from pwagents.files import file_hash
 
 # The code that decides an episode of a prompting method.
 _PROMPTED = ("agents", "web", "embedding", "schema", "seeds", "users", "llm", "words")
@@ -93,20 +94,28 @@ class Study:
         return self.facts | {"code": _code_hash(*code)} | others
 
     def run(
-        self, tasks: Sequence[Task], solve: Callable, file: str, memory: dict | None = None, **fields: Any
-    ) -> list[EpisodeRecord]:
-        """Play what a file of the study lacks; for ``fields`` see :func:`run_episodes`."""
-        return run_episodes(
+        self,
+        tasks: Sequence[Task],
+        solve: Callable,
+        file: str,
+        memory: dict | None = None,
+        *,
+        params: dict[str, Any],
+        **fields: Any,
+    ) -> list[Episode]:
+        """Play what a file of the study lacks; ``params`` are the facts of :func:`pwagents.store.episodes`."""
+        return episodes(
+            self.folder / file,
             tasks,
             solve,
-            self.folder / file,
+            params,
             workers=self.settings.players.workers,
-            stored_runs_only=self.settings.stored_runs_only,
+            stored_only=self.settings.stored_runs_only,
             memory=memory,
             **fields,
         )
 
-    def play_all(self, track: Track) -> dict[Cell, dict[str, list[EpisodeRecord]]]:
+    def play_all(self, track: Track) -> dict[Cell, dict[str, list[Episode]]]:
         """Play every prompting method of the track on the sample, in every cell."""
         return {
             cell: {method: self.play(method, track, cell=cell) for method in self.roles.methods(track)}
@@ -115,7 +124,7 @@ class Study:
 
     def play(
         self, method: str, track: Track, seed: int | None = None, cell: Cell | None = None
-    ) -> list[EpisodeRecord]:
+    ) -> list[Episode]:
         """Play a method of :data:`TRACKS` on the sample, in its order.
 
         Args:
@@ -155,5 +164,4 @@ class Study:
         facts |= self.settings.players.facts("user") | {"prompts": roles.prompts.origin}
         fields = {"method": method, "model": cell.policy, "params": self.params(*_PROMPTED, **facts)}
         records = self.run(self.sample, solve, f"03_methods_{track}.jsonl", memory, **fields)
-        require_played(records)
         return records

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pwagents.data.files import refuse_foreign
 from pwagents.errors import DataError
 from pwagents_old.llm.failures import one_line
-from pwagents_old.project import write_aside
+from pwagents.files import write_aside
 
 if TYPE_CHECKING:
     import torch

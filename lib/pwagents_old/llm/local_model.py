@@ -25,7 +25,7 @@ from pwagents.schema import Record, Usage
 from pwagents.seeds import derive_seed
 from pwagents_old.llm.failures import ContextTooLongError, RefusedError, one_line
 from pwagents_old.llm.folder import dropped_by_template, read_model, read_tokenizer
-from pwagents_old.project import file_hash
+from pwagents.files import file_hash
 
 # What decides a reply; checkpoints hold other files besides (optimizer state, logs).
 _MODEL_FILES = (

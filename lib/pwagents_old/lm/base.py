@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pandas as pd
 
 from pwagents.progress import progress
-from pwagents_old.cache import cached, hash_of
+from pwagents.store import made, hash_of
 from pwagents_old.lm.card import write_card
 from pwagents_old.lm.packed import states_before
 from pwagents_old.lm.settings import BaseSettings
@@ -130,7 +130,7 @@ def small_base(
 
     key = {"seed": seed, "text": content_hash(text), "lessons": facts, "size": dict(size or {})}
     key["code"] = code_hash(*(f"lm/{module}" for module in CODE))
-    return cached(models, "base", key, make, stored_only=stored_only)
+    return made(models, "base", key, make, stored_only=stored_only)
 
 
 def content_hash(text: Text) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from pwagents_old.cache import CARD
-from pwagents_old.project import write_aside
+from pwagents.files import CARD
+from pwagents.files import write_aside
 
 USE = """\
 from pwagents_old.llm.local_model import LocalModel

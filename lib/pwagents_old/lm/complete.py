@@ -10,10 +10,10 @@ from typing import Any
 
 from pwagents.progress import progress
 from pwagents.seeds import derive_seed
-from pwagents_old.evaluation.episodes import append_line, open_lines
+from pwagents.files import append_line, open_lines
 from pwagents_old.llm.folder import ADAPTER, read_model, read_tokenizer
 from pwagents_old.lm.trainer import quiet
-from pwagents_old.project import read_json_lines
+from pwagents.files import read_json_lines
 
 AT_ONCE = 256  # prompts that vLLM is given, between which completions are stored
 Write = Callable[[list[str], int], list[list[str]]]  # prompts, seed -> completions of each

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pwagents_old import engine
+from pwagents import engine
 from pwagents_old.lm.fit import free_memory
 from pwagents_old.lm.settings import BaseSettings, Sharding
 from pwagents_old.project import PARAMS

@@ -40,7 +40,7 @@ def fine_tune(
             are learned; or ``{"input_ids": tokens, "labels": tokens}``, as
             :func:`pwagents_old.lm.tokens.tokenize_conversation` makes them. What is longer than ``max_length`` is
             cut, a row without a learned token left out, as TRL does.
-        folder: of this model alone, as :func:`pwagents_old.cache.cached` gives it.
+        folder: of this model alone, as :func:`pwagents.store.made` gives it.
         pad_counts: fill each row with end tokens up to ``max_length`` and learn these, too, as PUMA's
             published script does.
 

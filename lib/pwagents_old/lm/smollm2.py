@@ -14,10 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pwagents.errors import DataError
-from pwagents_old.cache import cached
+from pwagents.store import made
 from pwagents_old.llm.folder import read_gguf
 from pwagents_old.lm.card import write_card
-from pwagents_old.project import code_hash, file_hash
+from pwagents_old.project import code_hash
+from pwagents.files import file_hash
 
 SMOLLM2 = "smollm2"
 BACKBONE = "SmolLM2-135M-Instruct"
@@ -76,7 +77,7 @@ def smollm2_folder(models: Path | str, *, stored_only: bool = False) -> Path:
         DataError: the file in the package is another one, or the folder is not there and nothing may be made.
     """
     parts = {"file": SHA256, "code": code_hash("lm/smollm2", "llm/folder")}
-    return cached(models, SMOLLM2, parts, _make, stored_only=stored_only)
+    return made(models, SMOLLM2, parts, _make, stored_only=stored_only)
 
 
 def gguf_file() -> Path:

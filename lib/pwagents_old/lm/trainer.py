@@ -13,13 +13,14 @@ import pandas as pd
 
 from pwagents.progress import progress
 from pwagents.seeds import derive_seed
-from pwagents_old.cache import damage, hash_of, seal
+from pwagents.files import damage, seal
+from pwagents.store import hash_of
 from pwagents.results.figures import plot_lines
 from pwagents.results.style import mark_level
 from pwagents_old.llm.folder import point_to_base
 from pwagents_old.lm.load import hold_in_float32
 from pwagents_old.lm.settings import TrainingSettings, deciding
-from pwagents_old.project import write_aside
+from pwagents.files import write_aside
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerCallback

@@ -24,7 +24,8 @@ from pwagents.settings import settings_values
 from pwagents_old.notebook.preflight import kind_of
 from pwagents_old.notebook.reference import REFERENCE, SUMMARY, read_episodes, read_lines
 from pwagents_old.notebook.summary import METHODS, TASKS
-from pwagents_old.project import ROOT, read_yaml, write_aside
+from pwagents_old.project import ROOT, read_yaml
+from pwagents.files import write_aside
 
 # Columns that PAPERS.md leaves to the tables themselves.
 _LEFT_OUT = ("data", "grader", *COSTS.values(), "to run it here", "over pipelines", "notebook", "needs")

@@ -24,7 +24,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from pwagents_old import engine
+from pwagents import engine
 from pwagents_old.notebook.episodes import write_episodes
 from pwagents_old.notebook.execute import without_passwords
 from pwagents_old.notebook.pages import make_environment

@@ -45,8 +45,9 @@ from pwagents.settings import (
     load_settings,
     plain,
 )
-from pwagents_old import engine
-from pwagents_old.evaluation.episodes import append_line, count_outcomes, open_lines
+from pwagents import engine
+from pwagents.files import append_line, open_lines
+from pwagents.results.metrics import count_outcomes
 from pwagents_old.llm.make import notes
 from pwagents_old.notebook import figures, preflight  # noqa: F401  figures: where drawing functions stand
 from pwagents_old.project import ROOT

@@ -6,13 +6,14 @@ from typing import Literal, get_args
 
 import pandas as pd
 
+from pwagents.results.metrics import grade
 from pwagents.agents.messages import transcript
 from pwagents.results.viewer import show_episodes
 from pwagents.schema import FUNCTION_OF, Action, Step, Task, Trajectory
 from pwagents.shop.environment import BeliefState
 from pwagents.shop.search import SearchEngine
 from pwagents.words import content_words
-from pwagents_old.evaluation.episodes import EpisodeRecord
+from pwagents.store import Episode
 from pwagents_old.lm.dialogues import DialogueText
 from pwagents_old.orion.role_play import Played, RolePlay
 from pwagents_old.orion.study import Study
@@ -32,7 +33,7 @@ def most_questions(study: Study, role_play: RolePlay, n: int) -> tuple[Task, Pla
     return next(task for task in study.train_tasks if task.task_id == longest.task_id), longest
 
 
-def show_task(study: Study, records: Mapping[str, Sequence[EpisodeRecord]], task_id: str):
+def show_task(study: Study, records: Mapping[str, Sequence[Episode]], task_id: str):
     """Several methods' episodes of a test task beside each other, with the profile that they began with."""
     task = next(task for task in study.test_tasks if task.task_id == task_id)
     played = {
@@ -124,7 +125,7 @@ def questions(trajectory: Trajectory, catalogue: Catalogue) -> list[str]:
 
 
 def frequent_patterns(
-    records: Sequence[EpisodeRecord],
+    records: Sequence[Episode],
     results: pd.DataFrame,
     patterns_of: Callable[[Trajectory], list[str]],
     n: int = 10,
@@ -154,7 +155,7 @@ def frequent_patterns(
     return pd.concat(parts, axis=1).rename_axis("rank")
 
 
-def sameness(records: Sequence[EpisodeRecord], catalogue: Catalogue) -> pd.DataFrame:
+def sameness(records: Sequence[Episode], catalogue: Catalogue) -> pd.DataFrame:
     """Whether methods ask the same on every task, one row a method.
 
     Returns:
@@ -181,7 +182,7 @@ def _valid(trajectory: Trajectory, function: str) -> Iterator[Step]:
 Cause = Literal["agent", "simulator", "tool"]
 
 
-def failure_causes(study: Study, records: Mapping[str, Sequence[EpisodeRecord]]) -> pd.DataFrame:
+def failure_causes(study: Study, records: Mapping[str, Sequence[Episode]]) -> pd.DataFrame:
     """How many searches fail, and whose doing it is, as shares of all searches.
 
     Args:
@@ -194,10 +195,10 @@ def failure_causes(study: Study, records: Mapping[str, Sequence[EpisodeRecord]])
     cooperative = RuleUser(study.benchmark.products, study.benchmark.profiles, study.seed)
     rows = []
     for name, played in records.items():
-        searches = [record for record in played if record.type == "search" and record.grade]
+        searches = [record for record in played if record.type == "search" and record.trajectory]
         outcomes = [
             "found"
-            if record.grade.result_final
+            if grade(record.trajectory).result_final
             else cause_of(tasks[record.task_id], record.trajectory.steps, cooperative, study.engine)
             for record in searches
         ]

@@ -21,7 +21,8 @@ from pwagents.agents.methods import METHODS
 from pwagents.embedding import Embedder
 from pwagents.results.papers import ORION
 from pwagents.schema import Task, Trajectory
-from pwagents_old.evaluation.episodes import EpisodeRecord, Store, records_frame, require_played, run_episodes
+from pwagents.store import Episode, Store, episodes
+from pwagents.results.metrics import records_frame
 from pwagents_old.llm.make import Models
 from pwagents_old.orion.settings import GrpoNotebook
 from pwagents_old.orion.study import Study
@@ -33,7 +34,7 @@ def play_baselines(study: Study, settings: GrpoNotebook) -> pd.DataFrame:
     """Play each baseline with each of ``players.policies`` on the test tasks, as far as it is not stored.
 
     Returns:
-        One row an episode (:func:`pwagents_old.evaluation.episodes.records_frame`), of these models and of those
+        One row an episode (:func:`pwagents.results.metrics.records_frame`), of these models and of those
         with which earlier runs played all of the same tasks.
 
     Raises:
@@ -53,17 +54,14 @@ def play_baselines(study: Study, settings: GrpoNotebook) -> pd.DataFrame:
                 return episode.play(agent)
 
             params = {**study.facts, "policy": players.facts()}
-            fields = {"method": method, "model": model.name, "params": params}
-            only = settings.stored_runs_only
-            records = run_episodes(
-                study.test_tasks, solve, store, **fields, workers=players.workers, stored_runs_only=only
-            )
-            require_played(records)
+            options = {"workers": players.workers, "stored_only": settings.stored_runs_only}
+            names = {"method": method, "model": model.name}
+            episodes(store, study.test_tasks, solve, params, **names, **options)
 
     # All whole runs in the file that this study's facts decided; of a model's, the last.
     facts, ids = json.loads(json.dumps(study.facts)), {task.task_id for task in study.test_tasks}
-    runs: dict[tuple[str, str, str], dict[str, EpisodeRecord]] = {}
-    for record in Store(store, EpisodeRecord).read():
+    runs: dict[tuple[str, str, str], dict[str, Episode]] = {}
+    for record in Store(store, Episode).read():
         own = {name: value for name, value in record.params.items() if name != "policy"}
         if own == facts and record.outcome != "infrastructure_error":
             run = record.model, record.method, json.dumps(record.params["policy"])

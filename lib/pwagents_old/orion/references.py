@@ -16,7 +16,7 @@ from pwagents.schema import FUNCTION_OF, Action, Task
 from pwagents.seeds import rng
 from pwagents.shop.environment import Agent, BeliefState
 from pwagents.shop.search import content_query
-from pwagents_old.evaluation.episodes import EpisodeRecord
+from pwagents.store import Episode
 from pwagents_old.orion.agent import FUNCTIONS
 from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.study import Study, role_facts
@@ -29,7 +29,7 @@ WORDS = 4  # of a random query or review
 IDS = 3  # of a random recommendation
 
 
-def play_references(runs: OrionRuns, questions: int) -> dict[str, list[EpisodeRecord]]:
+def play_references(runs: OrionRuns, questions: int) -> dict[str, list[Episode]]:
     """Episodes of those that nobody trained, by name; the teacher by rules asks at most so many questions."""
     study = runs.study
     # Made when the first episode is played: those that are stored need neither.
@@ -58,7 +58,7 @@ def play_ladder(runs: OrionRuns, numbers: Sequence[int]) -> pd.DataFrame:
 
 def play_everyone(
     runs: OrionRuns, policies: Mapping[str, Path], questions: int
-) -> dict[str, list[EpisodeRecord]]:
+) -> dict[str, list[Episode]]:
     """Episodes of references and, between them, of policies; each policy greedily, then ", sampled"."""
     references = play_references(runs, questions)
     records = {name: references[name] for name in (RANDOM, INSTRUCTION, CONTENT)}

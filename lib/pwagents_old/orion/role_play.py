@@ -25,7 +25,7 @@ from pwagents.schema import TASK_TYPES, Action, Benchmark, Product, Task, TaskTy
 from pwagents.seeds import rng
 from pwagents.settings import plain as as_json
 from pwagents.shop.environment import Agent, BeliefState
-from pwagents_old.evaluation.episodes import Keyed, Store
+from pwagents.store import Keyed, Store
 from pwagents_old.orion.agent import orion_messages
 from pwagents_old.orion.reward import Success, has_succeeded
 from pwagents_old.profiles.catalogue import spaced_words
@@ -99,7 +99,7 @@ def play_roles(
         teacher: number of the round (0 ...) -> the agent that plays it, such as
             ``lambda number: OfflineTeacher(..., seed=number)`` or
             :func:`pwagents_old.orion.teacher.llm_teachers`.
-        store: the file of what was played (:mod:`pwagents_old.evaluation.episodes`); other settings may share it.
+        store: the file of what was played (:mod:`pwagents.store`); other settings may share it.
         success: what is kept.
         params: plain JSON values: all that decides the result beside data, tasks, seed and ``success`` (who
             plays the two sides, how profiles are made).

@@ -19,7 +19,8 @@ from pwagents.schema import FUNCTION_OF, Task, Trajectory
 from pwagents.seeds import derive_seed
 from pwagents.settings import plain
 from pwagents.shop.environment import Agent
-from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
+from pwagents.store import Episode, episodes
+from pwagents.results.metrics import records_frame
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.orion.agent import belief_states
 from pwagents_old.orion.play import play_rollouts
@@ -54,7 +55,7 @@ class OrionRuns:
         self.start, self.variant = start or study.start, dict(variant or {})
         self.store = study.output_dir / file
 
-    def policy(self, method: str, folder: Path, sampled: bool = False) -> list[EpisodeRecord]:
+    def policy(self, method: str, folder: Path, sampled: bool = False) -> list[Episode]:
         """Episodes of the model in ``folder``, one a task.
 
         Args:
@@ -63,7 +64,7 @@ class OrionRuns:
             sampled: at the temperatures of the settings, not greedily.
 
         Raises:
-            DataError, InfrastructureError: see :func:`run_episodes` and :func:`require_played`.
+            DataError, InfrastructureError: see :func:`episodes`.
         """
         decoding = self.study.settings.decoding
         decoding, model = decoding if sampled else decoding.greedy, LocalModel(self.folder(folder))
@@ -76,7 +77,7 @@ class OrionRuns:
 
     def agent(
         self, method: str, agent_of: Callable[[Task], Agent], facts: Mapping[str, Any]
-    ) -> list[EpisodeRecord]:
+    ) -> list[Episode]:
         """Episodes of another agent, one a task.
 
         Args:
@@ -92,7 +93,7 @@ class OrionRuns:
 
         return self._run(method, solve, "none", facts, self.study.settings.players.workers)
 
-    def frame(self, *records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+    def frame(self, *records: Sequence[Episode]) -> pd.DataFrame:
         """:func:`records_frame` of one or several runs, with three columns more.
 
         ``asks`` is how often each episode asked the user, ``query`` its last search, and ``return`` what
@@ -101,11 +102,11 @@ class OrionRuns:
         all_records = [record for run in records for record in run]
         tasks = {task.task_id: task for task in self.tasks}
         scored = [record for record in all_records if record.trajectory]
-        episodes = [
+        pairs = [
             (belief_states(self.start(tasks[r.task_id]).state, r.trajectory)[:-1], r.trajectory)
             for r in progress(scored, "belief states")
         ]
-        parts = Rewards(self.study.judge, self.study.settings.earned)(episodes).values()
+        parts = Rewards(self.study.judge, self.study.settings.earned)(pairs).values()
         earned = zip(scored, zip(*parts, strict=True), strict=True)
         returns = {id(record): sum(map(sum, own)) for record, own in earned}
         return records_frame(all_records).assign(
@@ -127,12 +128,11 @@ class OrionRuns:
         facts: Mapping[str, Any],
         workers: int,
         here: bool = False,
-    ) -> list[EpisodeRecord]:
+    ) -> list[Episode]:
         params = {**self.study.facts, "variant": self.variant, **facts}
-        only = self.study.settings.stored_runs_only
-        told = {"method": method, "model": model, "params": params, "stored_runs_only": only}
-        records = run_episodes(self.tasks, solve, self.store, workers=workers, here=here, **told)
-        require_played(records)
+        options = {"method": method, "model": model, "workers": workers, "here": here}
+        options |= {"stored_only": self.study.settings.stored_runs_only}
+        records = episodes(self.store, self.tasks, solve, params, **options)
         return records
 
 

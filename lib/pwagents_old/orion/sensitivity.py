@@ -18,7 +18,7 @@ from pwagents.results.statistics import by_type_and_mean, trained_differences
 from pwagents.schema import Benchmark
 from pwagents.seeds import rng
 from pwagents.settings import Group, S, Shares
-from pwagents_old.evaluation.episodes import EpisodeRecord
+from pwagents.store import Episode
 from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.settings import GrpoNotebook, OrionSettings, ReinforcedNotebook, StudySettings, User
 from pwagents_old.orion.study import Study, make_study
@@ -287,7 +287,7 @@ def parts_in_worlds(settings: OrionSettings, policy: Path, worlds: Sequence[str]
 
 def with_users(
     settings: OrionSettings, policy: Path, users: Sequence[str]
-) -> tuple[dict[str, list[EpisodeRecord]], pd.DataFrame]:
+) -> tuple[dict[str, list[Episode]], pd.DataFrame]:
     """Episodes of a policy with each simulated user (``players.user``), whose names are the methods."""
     records, frames = {}, []
     for user in users:

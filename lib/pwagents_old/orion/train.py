@@ -25,7 +25,7 @@ from pwagents.results.tables import format_intervals
 from pwagents.schema import Action, Split, Task
 from pwagents.settings import plain
 from pwagents.shop.environment import BeliefState, Environment, UserReply
-from pwagents_old.cache import KEY, cached, hash_of
+from pwagents.store import KEY, made, hash_of
 from pwagents_old.llm.folder import dropped_by_template, read_tokenizer
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.lm.base import base_model
@@ -340,7 +340,7 @@ class OrionModels:
         parts = {"start": LocalModel(start).name, "facts": facts}
         parts |= {"settings": deciding(config), "code": code_hash(*code)}
         folder, only = self.study.output_dir / "models", self.study.settings.stored_runs_only
-        return cached(folder, name, parts, make_with_card, stored_only=only)
+        return made(folder, name, parts, make_with_card, stored_only=only)
 
 
 _PROMPT_TOKENS = 1536  # of rules, functions, task and profile, and of the answer before the last turn

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from pwagents_old.cache import CARD
+from pwagents.files import CARD
 from pwagents.results.statistics import trained_differences
 from pwagents.results.papers import below_paper
 from pwagents.results.statistics import paired_test

@@ -15,7 +15,7 @@ from pwagents.llm.chat import Message
 from pwagents.schema import FUNCTION_OF, Action, Step
 from pwagents.seeds import rng
 from pwagents.shop.environment import BeliefState
-from pwagents_old.evaluation.episodes import EpisodeRecord
+from pwagents.store import Episode
 from pwagents_old.orion.agent import belief_states, orion_messages
 from pwagents_old.orion.judge import holds, singular
 from pwagents_old.orion.study import Study
@@ -29,8 +29,8 @@ Act = Callable[[Sequence[Sequence[Message]]], Sequence[Action]]
 
 
 def first_calls(
-    study: Study, records: Sequence[EpisodeRecord]
-) -> list[tuple[EpisodeRecord, BeliefState, Step]]:
+    study: Study, records: Sequence[Episode]
+) -> list[tuple[Episode, BeliefState, Step]]:
     """Find the first search, recommendation or review of each episode, with the belief state before it."""
     tasks, calls = {task.task_id: task for task in study.test_tasks}, []
     for record in records:
@@ -41,7 +41,7 @@ def first_calls(
     return calls
 
 
-def first_prompts(study: Study, records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+def first_prompts(study: Study, records: Sequence[Episode]) -> pd.DataFrame:
     """Write down the belief state before each first call, as the conversation that a policy reads, uncut.
 
     Rules and functions, the same in all, are left out.
@@ -57,7 +57,7 @@ def first_prompts(study: Study, records: Sequence[EpisodeRecord]) -> pd.DataFram
     return pd.DataFrame(rows, columns=["task_id", "method", "prompt"]).sort_values(["task_id", "method"])
 
 
-def who_does_the_work(study: Study, records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+def who_does_the_work(study: Study, records: Sequence[Episode]) -> pd.DataFrame:
     """How many first calls repeat what the prompt says already: then rules compose them, not the policy.
 
     A call's words are compared with each line of the prompt that it follows (but for rules and the policy's
@@ -109,7 +109,7 @@ def _repeats(words: set[str], others: Iterable[str]) -> bool:
     return len(words & others) >= REPEATS * len(words | others) > 0
 
 
-def wasted_calls(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+def wasted_calls(records: Sequence[Episode]) -> pd.DataFrame:
     """How many calls an episode wastes, one row a method.
 
     Returns:
@@ -128,7 +128,7 @@ def wasted_calls(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
     return frame.groupby("method", sort=False).mean().reset_index()
 
 
-def follow_swaps(study: Study, records: Sequence[EpisodeRecord], act: Act) -> pd.DataFrame:
+def follow_swaps(study: Study, records: Sequence[Episode], act: Act) -> pd.DataFrame:
     """How often a query follows where one answer, or one line of the profile, says something else.
 
     Swapped is a value that stands in the first query, for another value of its attribute: in an answer and in

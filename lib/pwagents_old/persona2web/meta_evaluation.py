@@ -54,7 +54,7 @@ def meta_evaluation(
 
     Raises:
         InfrastructureError: the model cannot be reached.
-        DataError, RuntimeError: see :func:`pwagents_old.evaluation.episodes.run_episodes`.
+        DataError, RuntimeError: see :func:`pwagents.store.episodes`.
     """
     few = replace(world, tasks=world.tasks[:n_tasks])
     return judge_scripts(few, play_scripts(few, store, architecture, stored_runs_only), model)

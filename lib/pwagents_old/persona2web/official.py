@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from pwagents.errors import DataError
 from pwagents.schema import Record, Text
 from pwagents_old.persona2web.types import BrowsingEvent, Level
-from pwagents_old.project import read_json_lines
+from pwagents.files import read_json_lines
 
 _LEVEL: dict[str, Level] = {"1": 2, "2": 1, "3": 0}  # by the suffix of the file's name
 _NAME = re.compile(r"(?P<user>.+)_(?P<task>[A-Z])(?P<suffix>[123])")

@@ -18,7 +18,7 @@ import pandas as pd
 from pwagents.embedding import Embedder
 from pwagents.schema import Usage
 from pwagents.settings import plain
-from pwagents_old.evaluation.episodes import Episode, run_episodes
+from pwagents.store import StoredEpisode, episodes
 from pwagents_old.persona2web.agent import Brief
 from pwagents_old.persona2web.driver import Driver
 from pwagents_old.persona2web.episode import Agent, run_episode
@@ -46,7 +46,7 @@ _RECORD = ("method", "model", "task_id", "user_id", "outcome")
 _CONDITION = ("architecture", "scheme", "level", "memory", "driver", "faults", "sample", "edition")
 
 
-class WebEpisode(Episode):
+class WebEpisode(StoredEpisode):
     """One episode on the local web, as it is stored; ``query`` is the task's text, for readers."""
 
     query: str = ""
@@ -133,7 +133,7 @@ def run_condition(
 
     Raises:
         ValueError: a driver is not the condition's.
-        DataError, RuntimeError: see :func:`pwagents_old.evaluation.episodes.run_episodes`.
+        DataError, RuntimeError: see :func:`pwagents.store.episodes`.
     """
     for driver in () if stored_runs_only else drivers:
         if driver.kind != condition.driver:
@@ -169,15 +169,15 @@ def run_condition(
         finally:
             free.put(driver)
 
-    return run_episodes(
+    return episodes(
+        store,
         world.tasks,
         solve,
-        store,
+        {**params, **world.key, **plain(condition)},
         method=method,
         model=model,
-        params={**params, **world.key, **plain(condition)},
         workers=len(drivers),
-        stored_runs_only=stored_runs_only,
+        stored_only=stored_runs_only,
         record=WebEpisode,
     )
 

@@ -17,7 +17,6 @@ import pandas as pd
 
 from pwagents.embedding import Embedder
 from pwagents.settings import plain
-from pwagents_old.evaluation.episodes import require_played
 from pwagents_old.llm.make import Models
 from pwagents_old.notebook.run import Run
 from pwagents_old.persona2web.agent import ChatWebAgent
@@ -150,7 +149,6 @@ class Study:
             params=self._params(agent),
             stored_runs_only=self.settings.stored_runs_only,
         )
-        require_played(records)
         return records
 
     def _params(self, agent: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pwagents.profiles.clusters import History, adaptive_clusters, embed_items
 from pwagents.profiles.contextual import ContextualProfile, ProfileLine
 from pwagents.schema import Product
 from pwagents.seeds import rng
-from pwagents_old import engine
+from pwagents import engine
 from pwagents_old.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 
 ALPHA = 15  # behaviours up to which a user gets no clusters (Orion, 5.1)
@@ -57,7 +57,7 @@ def profile_users(
     """Make P_u of each user: global profile, interest clusters and micro-profiles (Orion, section 4.1).
 
     The profiler is asked for the profiles of all users at once, so that one with a language model can have
-    many calls under way. On a cluster (:mod:`pwagents_old.engine`) profiles are written one by one.
+    many calls under way. On a cluster (:mod:`pwagents.engine`) profiles are written one by one.
 
     Args:
         histories: user_id -> what the protocol lets be known, oldest first. Nothing else of a user is read.

@@ -22,9 +22,11 @@ from pwagents.schema import Action, Protocol, Task, Trajectory
 from pwagents.settings import plain
 from pwagents.shop.environment import Agent
 from pwagents_old.benchmark.plain import tell_repurchases
-from pwagents_old.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
+from pwagents.store import Episode, episodes
+from pwagents.results.metrics import records_frame
 from pwagents_old.lm.launch import side_by_side
-from pwagents_old.project import code_hash, write_aside
+from pwagents_old.project import code_hash
+from pwagents.files import write_aside
 from pwagents_old.puma.agent import PumaAgent
 from pwagents_old.puma.labels import Begun, begin_tasks
 from pwagents_old.puma.settings import PUMA, Method, PumaNotebook
@@ -45,7 +47,7 @@ def make_agent(study: PumaStudy, method: Method, trained: Trained, protocol: Pro
     return PumaAgent(*models, study.memory, study.prompts, method, protocol, length, at_once)
 
 
-def write_functions(records: Sequence[EpisodeRecord], tasks: Sequence[Task], file: Path) -> None:
+def write_functions(records: Sequence[Episode], tasks: Sequence[Task], file: Path) -> None:
     """Write the function that step 1 named for each instruction, for PUMA (gpt-4o) in notebook 03."""
     instructions = {task.task_id: task.instruction for task in tasks}
     functions = {
@@ -64,7 +66,7 @@ def make_plain_agent(study: PumaStudy) -> RuleAgent:
 
 def play(
     study: PumaStudy, name: str, method: Method, trained: Trained, protocol: Protocol | None = None
-) -> list[EpisodeRecord]:
+) -> list[Episode]:
     """Let a variant play the test tasks, by default under the study's protocol."""
     protocol = protocol or study.protocol
     agent = make_agent(study, method, trained, protocol)
@@ -79,7 +81,7 @@ def play(
     return play_at_once(study, name, act, protocol, names, params)
 
 
-def play_plain(study: PumaStudy, agent: RuleAgent) -> list[EpisodeRecord]:
+def play_plain(study: PumaStudy, agent: RuleAgent) -> list[Episode]:
     """Let the agent of :func:`make_plain_agent` play the test tasks."""
     learned = {"classifier": [begun.task.task_id for begun in study.begun]}
     return play_at_once(
@@ -89,7 +91,7 @@ def play_plain(study: PumaStudy, agent: RuleAgent) -> list[EpisodeRecord]:
 
 def play_at_once(
     study: PumaStudy, name: str, act: ActAll, protocol: Protocol, model: str, params: Mapping[str, Any]
-) -> list[EpisodeRecord]:
+) -> list[Episode]:
     """Play the test tasks, in their order; stored episodes are not played again.
 
     The seconds in the records are those of the environment alone: the actions were computed before.
@@ -113,15 +115,15 @@ def play_at_once(
     shop = plain(settings.shop) | study.shop.facts(protocol)
     facts = {"data": study.worlds.tested.content_hash, "code": code_hash(*CODE), "shop": shop}
     facts |= {"protocol": protocol, "seed": study.seed}
-    return run_episodes(
+    return episodes(
+        settings.output_dir / "runs" / "04_puma.jsonl",
         tasks,
         solve,
-        settings.output_dir / "runs" / "04_puma.jsonl",
+        facts | dict(params),
         method=name,
         model=model,
-        params=facts | dict(params),
         here=True,  # the first episode computes the actions of all
-        stored_runs_only=settings.stored_runs_only,
+        stored_only=settings.stored_runs_only,
     )
 
 
@@ -193,7 +195,6 @@ def play_anew(
                 records += play_plain(study, make_plain_agent(study))
             else:
                 records += play(study, name, methods[name], models[name])
-        require_played(records)
         frames[run] = tell_repurchases(records_frame(records), study.worlds.tested)
     return frames
 

@@ -28,7 +28,7 @@ import pandas as pd
 
 from pwagents.data.splits import sample_tasks
 from pwagents.settings import plain
-from pwagents_old.cache import cached, hash_of
+from pwagents.store import made, hash_of
 from pwagents_old.llm.folder import ADAPTER
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.lm.complete import complete, draws_alone
@@ -37,7 +37,8 @@ from pwagents_old.lm.launch import launch
 from pwagents_old.lm.load import merge
 from pwagents_old.lm.settings import SftSettings, deciding
 from pwagents_old.lm.sft import fine_tune
-from pwagents_old.project import code_hash, write_aside
+from pwagents_old.project import code_hash
+from pwagents.files import write_aside
 from pwagents_old.puma.agent import completion_of, read_parameter
 from pwagents_old.puma.labels import Begun, Pair, carry_out, choose_pair, part
 from pwagents_old.puma.memory import REVIEW
@@ -209,4 +210,4 @@ class PumaModels:
     def _cached(self, name: str, parts: Mapping[str, Any], make: Callable[[Path], None], *code: str) -> Path:
         settings = self.study.settings
         key = {"base": self.base_name, "code": code_hash("lm", *code), **parts}
-        return cached(settings.output_dir / "models", name, key, make, stored_only=settings.stored_runs_only)
+        return made(settings.output_dir / "models", name, key, make, stored_only=settings.stored_runs_only)

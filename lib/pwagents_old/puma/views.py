@@ -6,7 +6,7 @@ import pandas as pd
 
 from pwagents.results.tables import recommender_name
 from pwagents.schema import TASK_TYPES
-from pwagents_old.evaluation.episodes import EpisodeRecord
+from pwagents.store import Episode
 from pwagents_old.puma.labels import Label, Pair, as_text
 from pwagents_old.puma.study import PumaStudy
 
@@ -67,7 +67,7 @@ def circumstances(study: PumaStudy) -> str:
     )
 
 
-def ids_note(records: Sequence[EpisodeRecord], products: Collection[str]) -> str:
+def ids_note(records: Sequence[Episode], products: Collection[str]) -> str:
     """Say which share of the ids in recommendation calls are products, by method; and who cannot copy ids.
 
     A model that copies writes hardly any other; one that cannot spells ids that do not exist.

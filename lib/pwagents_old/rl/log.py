@@ -17,7 +17,7 @@ from pwagents.errors import DataError
 from pwagents.schema import Task
 from pwagents_old.lm.settings import deciding
 from pwagents_old.lm.trainer import checkpoint_step, last_checkpoint
-from pwagents_old.project import read_json_lines, write_aside
+from pwagents.files import read_json_lines, write_aside
 from pwagents_old.rl.settings import RlSettings
 
 LOG = "log.jsonl"  # in the folder of a run

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from pwagents import embedding
+from pwagents import embedding, engine
 from pwagents.embedding import Embedder
 from pwagents.errors import DataError, SettingsError
-from pwagents_old import engine
 from pwagents_old.llm.store import ResponseStore
 
 # Of an environment with the extras ray and dask; CI makes one.
@@ -97,7 +96,7 @@ def test_what_holds_a_language_models_replies_stays_and_says_why(shipping, tmp_p
 @pytest.mark.parametrize("name", ["ray", "dask"])
 def test_a_cluster_that_loses_a_machine_stores_each_episode_once_as_here(name, project_root, tmp_path):
     folders = [str(project_root), str(project_root / "lib"), os.environ.get("PYTHONPATH", "")]
-    command = [PYTHON, "-m", "tests.engine_program", name, str(tmp_path)]
+    command = [PYTHON, "-m", "tests.store.engine_program", name, str(tmp_path)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     done = subprocess.run(command, cwd=project_root, env=env, capture_output=True, text=True, timeout=280)
     if "The current node timed out during startup" in done.stderr:

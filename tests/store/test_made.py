@@ -9,31 +9,35 @@ import time
 import pytest
 
 from pwagents.errors import DataError
-from pwagents_old.cache import cached, damage
+from pwagents.files import damage
+from pwagents.store import made
+
+NONE = {"code": []}
+FACTS = {"data": "a", "seed": 0, "code": ["shop.search"]}
 
 
-def writes(text, made):
+def writes(text, names):
     def make(folder):
-        made.append(folder.name)
+        names.append(folder.name)
         (folder / "weights").write_text(text)
 
     return make
 
 
 def test_the_same_key_is_made_once_and_another_beside_it(tmp_path, monkeypatch):
-    made = []
-    first = cached(tmp_path, "sft", {"data": "a", "seed": 0}, writes("one", made))
-    again = cached(tmp_path, "sft", {"seed": 0, "data": "a"}, writes("two", made))
-    other = cached(tmp_path, "sft", {"data": "a", "seed": 1}, writes("three", made))
-    assert first == again != other and len(made) == 2
+    names = []
+    first = made(tmp_path, "sft", FACTS, writes("one", names))
+    again = made(tmp_path, "sft", dict(reversed(FACTS.items())), writes("two", names))
+    other = made(tmp_path, "sft", FACTS | {"seed": 1}, writes("three", names))
+    assert first == again != other and len(names) == 2
     assert (first / "weights").read_text() == "one" and (other / "weights").read_text() == "three"
     facts = json.loads((first / "made_from.json").read_text())
     assert facts["data"] == "a" and facts["versions"]["torch"]
     assert sorted(p for p in tmp_path.iterdir() if p.is_dir()) == sorted([first, other])
-    monkeypatch.setattr("pwagents_old.cache.version", lambda library: "0.0")  # another version: made anew
-    assert cached(tmp_path, "sft", {"data": "a", "seed": 0}, writes("two", made)) != first and len(made) == 3
+    monkeypatch.setattr("pwagents.store.version", lambda library: "0.0")  # another version: made anew
+    assert made(tmp_path, "sft", FACTS, writes("two", names)) != first and len(names) == 3
     with pytest.raises(TypeError):
-        cached(tmp_path, "sft", {"settings": object()}, writes("three", made))
+        made(tmp_path, "sft", NONE | {"settings": object()}, writes("three", names))
 
 
 def test_what_failed_is_not_there_and_is_gone_on_with(tmp_path):
@@ -42,14 +46,14 @@ def test_what_failed_is_not_there_and_is_gone_on_with(tmp_path):
         raise RuntimeError("no memory")
 
     with pytest.raises(RuntimeError, match="no memory"):
-        cached(tmp_path, "sft", {}, fails)
+        made(tmp_path, "sft", NONE, fails)
     assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
 
     def goes_on(folder):
         assert (folder / "checkpoint").read_text() == "half way"
         (folder / "checkpoint").unlink()
 
-    assert [p.name for p in cached(tmp_path, "sft", {}, goes_on).glob("check*")] == []
+    assert [p.name for p in made(tmp_path, "sft", NONE, goes_on).glob("check*")] == []
 
 
 def zeros(folder):
@@ -68,43 +72,43 @@ DAMAGE = {
 
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_a_damaged_folder_is_set_aside_with_one_line_and_made_again(tmp_path, kind, capsys):
-    made = []
-    whole = cached(tmp_path, "sft", {}, writes("weights", made))
+    names = []
+    whole = made(tmp_path, "sft", NONE, writes("weights", names))
     (whole / "README.md").write_text("measured later, as model cards are")
-    assert cached(tmp_path, "sft", {}, writes("weights", made)) == whole and len(made) == 1
+    assert made(tmp_path, "sft", NONE, writes("weights", names)) == whole and len(names) == 1
     DAMAGE[kind](whole)
     with pytest.raises(DataError, match="stored_runs_only"):
-        cached(tmp_path, "sft", {}, writes("weights", made), stored_only=True)
-    again = cached(tmp_path, "sft", {}, writes("weights", made))
-    assert again == whole and len(made) == 2 and (again / "weights").read_text() == "weights"
+        made(tmp_path, "sft", NONE, writes("weights", names), stored_only=True)
+    again = made(tmp_path, "sft", NONE, writes("weights", names))
+    assert again == whole and len(names) == 2 and (again / "weights").read_text() == "weights"
     (line,) = capsys.readouterr().out.splitlines()
     assert f"{whole.name} is damaged" in line and (tmp_path / f".{whole.name}.damaged").is_dir()
-    assert cached(tmp_path, "sft", {}, writes("weights", made)) == whole and len(made) == 2
+    assert made(tmp_path, "sft", NONE, writes("weights", names)) == whole and len(names) == 2
 
 
 def test_of_a_large_file_the_size_counts_and_all_bytes_when_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("pwagents_old.cache.SMALL", 3)
-    folder = cached(tmp_path, "sft", {}, writes("weights", []))
+    monkeypatch.setattr("pwagents.files.SMALL", 3)
+    folder = made(tmp_path, "sft", NONE, writes("weights", []))
     zeros(folder)
     assert damage(folder) == "" and "weights has other bytes" in damage(folder, all_bytes=True)
     (folder / "weights").write_text("wei")
     assert "weights has 3 bytes" in damage(folder)
 
 
-def _slow(root, began, made):
+def _slow(root, began, pids):
     def make(folder):
         began.set()
         time.sleep(0.3)
         (folder / str(os.getpid())).touch()
-        made.put(os.getpid())
+        pids.put(os.getpid())
 
-    cached(root, "sft", {}, make)
+    made(root, "sft", NONE, make)
 
 
 def test_of_two_processes_one_makes_it_and_a_killed_one_leaves_no_lock(tmp_path):
     context = multiprocessing.get_context("fork")
-    began, made = context.Event(), context.Queue()
-    workers = [context.Process(target=_slow, args=(tmp_path, began, made)) for _ in range(3)]
+    began, pids = context.Event(), context.Queue()
+    workers = [context.Process(target=_slow, args=(tmp_path, began, pids)) for _ in range(3)]
     workers[0].start()
     assert began.wait(60)
     for worker in workers[1:]:
@@ -113,4 +117,4 @@ def test_of_two_processes_one_makes_it_and_a_killed_one_leaves_no_lock(tmp_path)
     for worker in workers:
         worker.join(60)
     assert [worker.exitcode for worker in workers] == [-signal.SIGKILL, 0, 0]
-    assert made.get(timeout=60) in {worker.pid for worker in workers[1:]} and made.empty()
+    assert pids.get(timeout=60) in {worker.pid for worker in workers[1:]} and pids.empty()

@@ -22,8 +22,8 @@ from inspect import ismethod
 from math import ceil
 from typing import Any, Literal
 
-from pwagents.errors import SettingsError, StaysHere
 from pwagents import portable
+from pwagents.errors import SettingsError, StaysHere
 from pwagents.portable import one_core
 
 Engine = Literal["local", "ray", "dask"]

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from pwagents.errors import InfrastructureError
-from pwagents.results.tables import save_table
 from pwagents.results.drawing import write_figure
+from pwagents.results.tables import save_table
 from pwagents_old.notebook.run import Run
 
 

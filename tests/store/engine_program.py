@@ -1,7 +1,7 @@
-"""What tests/test_engine.py runs with a Python that has Ray and Dask: the same work here and on a cluster of
+"""What test_engine.py runs with a Python that has Ray and Dask: the same work here and on a cluster of
 two machines, of which one is lost while episodes are played. Prints JSON.
 
-    python -m tests.engine_program ray|dask FOLDER
+    python -m tests.store.engine_program ray|dask FOLDER
 """
 
 import json
@@ -15,19 +15,19 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+from pwagents import engine
 from pwagents.data.synthetic import make_world
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.settings import WorldSettings
-from pwagents_old import engine
-from pwagents_old.evaluation.episodes import run_episodes
+from pwagents.store import episodes
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.global_micro import profile_users
 from pwagents_old.profiles.offline import OfflineProfiler
 
-from .persona2web import worlds
+from ..persona2web import worlds
 
 N_TASKS = 48
-OPTIONS = {"method": "m", "model": "none", "params": {}}
+FACTS = {"code": ["shop.search"]}
 
 
 @contextmanager
@@ -90,9 +90,10 @@ def lose_one(lose, notes):
 
 def play(folder, notes):
     """Records of tasks one by one, and of users' tasks in the order of time."""
-    alone = run_episodes(make_tasks(), partial(solve, notes=notes), folder / "alone.jsonl", **OPTIONS)
+    solve_noting, tasks = partial(solve, notes=notes), make_tasks()
+    alone = episodes(folder / "alone.jsonl", tasks, solve_noting, FACTS, method="m")
     chained = partial(remember, notes=folder / "chained.txt")
-    return alone, run_episodes(make_tasks(), chained, folder / "chained.jsonl", **OPTIONS, memory={})
+    return alone, episodes(folder / "chained.jsonl", tasks, chained, FACTS, method="m", memory={})
 
 
 def profile():
