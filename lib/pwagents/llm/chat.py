@@ -56,8 +56,8 @@ class Reply(Record):
         thought = "\n".join(filter(None, [data.get("thought", ""), thought]))
         reason = data.get("finish_reason", "stop")
         reason = "tool_calls" if calls and reason == "stop" else reason
-        parted = {"text": text, "thought": thought, "written": written, "tool_calls": calls}
-        return data | parted | {"finish_reason": reason}
+        split = {"text": text, "thought": thought, "written": written, "tool_calls": calls}
+        return data | split | {"finish_reason": reason}
 
     @property
     def whole(self) -> str:
