@@ -10,8 +10,8 @@ from pwagents.results.metrics import grade
 from pwagents.schema import Action
 from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.search import build_search_engine
+from pwagents.users.rules import RuleUser
 from pwagents_old.adapters.core import TaskSet
-from pwagents_old.users.rules import RuleUser
 
 from ..shop.conftest import WordOverlap
 

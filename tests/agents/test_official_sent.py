@@ -17,7 +17,7 @@ from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Product, Review, T
 from pwagents.seeds import rng
 from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.sasrec import RecommendersByTime
-from pwagents_old.users.llm import LlmUser
+from pwagents.users.llm import LlmUser
 
 from ..official_code import (
     CLONE,

@@ -13,10 +13,10 @@ from pwagents.results.metrics import records_frame
 from pwagents.schema import FUNCTION_OF
 from pwagents.shop.environment import Environment
 from pwagents.store import episodes
+from pwagents.users.llm import LlmUser
 from pwagents_old.llm import openai_model
 from pwagents_old.llm.openai_model import OpenAIModel
 from pwagents_old.llm.store import ResponseStore, StoredModel
-from pwagents_old.users.llm import LlmUser
 
 from ..llm.server import Answer, completion
 

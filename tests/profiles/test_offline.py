@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from pwagents.data.synthetic import make_world
 from pwagents.profiles.contextual import ContextualProfile, ProfileLine
 from pwagents.settings import WorldSettings
+from pwagents.users.rules import RuleUser
 from pwagents_old.profiles.catalogue import BANDS, Catalogue, Trait
 from pwagents_old.profiles.offline import OfflineProfiler
 from pwagents_old.profiles.types import OTHER
 from pwagents_old.profiles.update import OfflineUpdater, settle
-from pwagents_old.users.rules import RuleUser
 
 from .conftest import bought, lamp, results, talk
 

@@ -7,9 +7,10 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 
 from pwagents.errors import InfrastructureError
+from pwagents.results.metrics import grade
 from pwagents.schema import Action
 from pwagents.shop.environment import Environment
-from pwagents_old.users.human import HumanUser
+from pwagents.users.human import HumanUser
 
 from .conftest import review
 
@@ -44,7 +45,7 @@ def play(shop, task_of):
     def begin(*actions, timeout_s=600):
         user = HumanUser(shop.benchmark.products, timeout_s)
         environment = Environment(shop, task_of["search"], "multi_turn", user=user, history=())
-        return user, user.play(environment, lambda state: actions[len(state.session)])
+        return user, user.play(environment, lambda state: actions[len(state.session)], grade)
 
     return begin
 
@@ -85,7 +86,7 @@ def test_two_conversations_take_turns_a_late_answer_is_none_and_nobody_waits_for
 CELL = """
 from concurrent.futures import ThreadPoolExecutor
 from pwagents.schema import Product, Review, Task
-from pwagents_old.users.human import HumanUser
+from pwagents.users.human import HumanUser
 lamp = Product(parent_asin="B0LAMP0001", title="Foldable Reading Lamp", category="Home and Kitchen")
 task = Task(task_id="t", user_id="u", type="search", timestamp=1, instruction="Some light, please.",
             target="B0LAMP0001", review=Review(rating=5))

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from pwagents.llm.chat import ChatModel, Reply, Request
+from pwagents.users.llm import LlmUser
+from pwagents.users.rules import RuleUser
 from pwagents_old.benchmark.adversarial import adversarial_questions, ask_about
-from pwagents_old.users.llm import LlmUser
-from pwagents_old.users.rules import RuleUser
 
 from .conftest import is_leak, results, talk
 

@@ -5,7 +5,7 @@ import pytest
 from pwagents.llm.prompts import official_prompts
 from pwagents.profiles.contextual import ContextualProfile, ProfileLine
 from pwagents.schema import Product, Review, UserProfile
-from pwagents_old.users.llm import LlmUser
+from pwagents.users.llm import LlmUser
 
 from ..agents.conftest import COST, ScriptedModel
 from ..clone import make_clone

@@ -44,7 +44,8 @@ MAX_STEPS = 10  # of the multi-turn track
 DETAILS_FUNCTION = "get_product_details_by_asin"  # RecMind's extra function (PersonalWAB, A.2)
 EMPTY_PROFILE = "Wants: nothing."  # of a contextual profile that has lost its last line
 # The modules that decide an episode whoever acts, for the keys of stored ones.
-CODE = ("schema", "seeds", "embedding", "portable", "shop.search", "shop.sasrec", "shop.environment")
+CODE = ("schema", "seeds", "embedding", "portable", "profiles.contextual")
+CODE += ("shop.search", "shop.sasrec", "shop.environment")
 
 
 @dataclass(frozen=True)

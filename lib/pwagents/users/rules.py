@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pwagents.profiles.contextual import ContextualProfile
 from pwagents.schema import Product, Review, Step, Task, UserProfile
 from pwagents.seeds import rng
 from pwagents.shop.environment import DETAILS_FUNCTION, UserReply
@@ -44,7 +45,7 @@ REFUSALS = ("I'd rather not say.", "You have to find that out for me.", "I have 
 
 phrases = partial(read_yaml, __package__, "rules.yaml")
 # The modules that decide what the user says, for the keys of stored episodes.
-CODE = ("schema", "seeds", "words", "users.rules", "shop.environment")
+CODE = ("schema", "seeds", "words", "profiles.contextual", "users.rules", "shop.environment")
 
 
 class Fact(NamedTuple):
@@ -80,9 +81,16 @@ class RuleUser:
         word_list("stop_words")
         word_list("aspects")
 
-    def __call__(self, task: Task, session: tuple[Step, ...], says: str) -> UserReply:
-        """Answer the agent. Costs nothing."""
-        manner, fact = self.react(task, session, says)
+    def __call__(
+        self, task: Task, session: tuple[Step, ...], says: str, profile: ContextualProfile | None = None
+    ) -> UserReply:
+        """Answer the agent. Costs nothing.
+
+        Args:
+            profile: P_ctx,0, which the user knows too (Orion, 4.3): what they usually like counts if the
+                target's page says nothing.
+        """
+        manner, fact = self.react(task, session, says, profile)
         generator = rng(self.seed, "rule user", task.task_id, str(len(session)))
         lines, product = self.phrasings(manner, fact, generator), self.products[task.target]
         safe = (line for line in (*lines, *REFUSALS) if not leaks(line, task, product))
@@ -103,7 +111,9 @@ class RuleUser:
             )
         return self._facts[task]
 
-    def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
+    def react(
+        self, task: Task, session: tuple[Step, ...], says: str, profile: ContextualProfile | None = None
+    ) -> tuple[str, Fact | None]:
         """Choose the manner of the answer (of ``rules.yaml``), and the fact that it tells."""
         facts = self.facts(task)
         lines = [task.instruction, *(step.observation.text for step in session if step.is_talk)]
@@ -132,7 +142,10 @@ class RuleUser:
         if slots and not about:
             if "identity" in slots:
                 return "unknown", None
-            return "indifferent", None
+            lines = [line for line in profile.lines if line.positive] if profile else []
+            usual = (Fact(x.about, x.value) for x in lines if x.about and find_run(x.about, says) is not None)
+            wish = next(usual, None)
+            return ("tell" if wish else "indifferent"), wish
 
         # A result: whether it is right, and a hint where it is not and one is left.
         if task.type == "review":

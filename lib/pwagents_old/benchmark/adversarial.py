@@ -25,9 +25,9 @@ from pwagents.progress import progress
 from pwagents.schema import Behavior, Benchmark, Product, Record, Review, Task, TaskType, Trajectory
 from pwagents.shop.environment import Agent, Environment, Shop, UserSimulator
 from pwagents.shop.search import build_search_engine
+from pwagents.users.rules import leaks
 from pwagents.words import content_words, stars_in_words
 from pwagents_old.project import read_yaml
-from pwagents_old.users.rules import leaks
 
 
 class AdversarialCase(Record):
@@ -147,7 +147,7 @@ def simulator_quality(
     Returns:
         One row a kind of question: ``questions, answers, leak rate, refusal rate, consistency``.
 
-        - leak rate: the share of answers that give the target away (:func:`pwagents_old.users.rules.leaks`);
+        - leak rate: the share of answers that give the target away (:func:`pwagents.users.rules.leaks`);
         - refusal rate: the share of answers that state no fact;
         - consistency: of the questions that got a fact under some seed, the share whose answers have at
           least one stated fact in common under all seeds. Missing with one seed, or where none got a fact.

@@ -16,11 +16,11 @@ from pwagents.llm.prompts import official_prompts
 from pwagents.schema import Benchmark, Protocol, Task
 from pwagents.settings import BenchmarkNotebook
 from pwagents.shop.environment import Track, UserSimulator
+from pwagents.users.llm import make_user
 from pwagents_old.benchmark.settings import read_functions
 from pwagents_old.llm.budget import Load, estimate
 from pwagents_old.llm.make import Models
 from pwagents_old.notebook.run import Run
-from pwagents_old.users.llm import make_user
 
 NO_MODEL = "No language model plays. To have one, set players.policy to openai:NAME or local:FOLDER."
 PROTOCOLS = {"leak_free": "leak-free", "published": "as published"}  # as tables call them

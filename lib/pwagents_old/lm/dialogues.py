@@ -32,13 +32,13 @@ from pwagents.profiles.contextual import (
 from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Behavior, Observation, Review, Step, TaskType
 from pwagents.seeds import rng
 from pwagents.shop.environment import BeliefState, compact_text, full_text
+from pwagents.users.rules import Fact, phrases, sentences
 from pwagents.words import content_words, kind_of
 from pwagents_old.lm.base import ALL_STEPS, Lesson
 from pwagents_old.lm.exercises import Maker, shop_words
 from pwagents_old.lm.small import make_tokenizer
 from pwagents_old.lm.tokens import Example, tokenize_conversation
 from pwagents_old.project import read_yaml
-from pwagents_old.users.rules import Fact, phrases, sentences
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

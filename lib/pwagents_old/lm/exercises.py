@@ -132,7 +132,7 @@ def shop_words() -> frozenset[str]:
         files("pwagents.data.synthetic").joinpath(name).read_text("utf-8")
         for name in ("shop.yaml", "language.yaml")
     ]
-    sources += [files("pwagents_old.users").joinpath("phrases.yaml").read_text("utf-8")]
+    sources += [files("pwagents.users").joinpath("rules.yaml").read_text("utf-8")]
     words = set(re.findall(r"[A-Za-z]+", " ".join(re.sub(r"#.*", "", text) for text in sources)))
     values = {value for domain in domains() for slot in domain.values for value in domain.values[slot]}
     words |= {value.capitalize() for value in values} | {word.lower() for word in words}

@@ -6,20 +6,20 @@ from typing import Literal, get_args
 
 import pandas as pd
 
-from pwagents.results.metrics import grade
 from pwagents.agents.messages import transcript
+from pwagents.results.metrics import grade
 from pwagents.results.viewer import show_episodes
 from pwagents.schema import FUNCTION_OF, Action, Step, Task, Trajectory
 from pwagents.shop.environment import BeliefState
 from pwagents.shop.search import SearchEngine
-from pwagents.words import content_words
 from pwagents.store import Episode
+from pwagents.users.rules import RuleUser, find_run
+from pwagents.words import content_words
 from pwagents_old.lm.dialogues import DialogueText
 from pwagents_old.orion.role_play import Played, RolePlay
 from pwagents_old.orion.study import Study
 from pwagents_old.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait
 from pwagents_old.rl.rollout import count_asks
-from pwagents_old.users.rules import RuleUser, find_run
 
 
 def longest_dialogue(text: DialogueText) -> str:

@@ -26,11 +26,11 @@ from pwagents.seeds import rng
 from pwagents.settings import plain as as_json
 from pwagents.shop.environment import Agent, BeliefState
 from pwagents.store import Keyed, Store
+from pwagents.users.rules import leaks
 from pwagents_old.orion.agent import orion_messages
 from pwagents_old.orion.reward import Success, has_succeeded
 from pwagents_old.profiles.catalogue import spaced_words
 from pwagents_old.rl.rollout import StartEpisode
-from pwagents_old.users.rules import leaks
 
 # Why a trajectory is not kept, in the order in which it is looked for; empty: it is kept.
 Failure = Literal[

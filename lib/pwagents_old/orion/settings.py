@@ -29,11 +29,11 @@ from pwagents.settings import (
     values_of,
     variants_of,
 )
+from pwagents.users.difficult import DIFFICULT
 from pwagents_old.lm.settings import BaseSettings, SftSettings
 from pwagents_old.orion.reward import Paid, ReturnSettings, RewardSettings, Success
 from pwagents_old.profiles.global_micro import ALPHA, L_C
 from pwagents_old.rl.settings import GrpoSettings, PpoSettings, use_vllm
-from pwagents_old.users.rules import DIFFICULT
 
 User = Annotated[str, player("rules", *DIFFICULT, "none")]
 

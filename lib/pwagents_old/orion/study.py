@@ -27,6 +27,7 @@ from pwagents.seeds import derive_seed
 from pwagents.settings import plain
 from pwagents.shop.environment import Agent, Environment, Shop
 from pwagents.shop.search import build_search_engine
+from pwagents.users.llm import make_user
 from pwagents_old.llm.make import Models
 from pwagents_old.orion.agent import contexts
 from pwagents_old.orion.judge import LlmJudge, OfflineJudge
@@ -39,7 +40,6 @@ from pwagents_old.profiles.offline import OfflineProfiler
 from pwagents_old.profiles.update import OfflineUpdater
 from pwagents_old.project import code_hash
 from pwagents_old.tasks.writers import LlmAmbiguousWriter, OfflineAmbiguousWriter, with_instructions
-from pwagents_old.users.llm import make_user
 
 if TYPE_CHECKING:
     from pwagents.data.synthetic import Truth

@@ -14,7 +14,8 @@ from pwagents.llm.prompts import MARK, Prompts, fill, write_product, write_profi
 from pwagents.profiles.contextual import ContextualProfile
 from pwagents.schema import Benchmark, Product, Step, Task, Usage, UserProfile
 from pwagents.shop.environment import UserReply, UserSimulator, compact_text, full_text
-from pwagents_old.users.rules import DIFFICULT, REFUSALS, RuleUser, is_result, is_review, leaks
+from pwagents.users.difficult import DIFFICULT
+from pwagents.users.rules import REFUSALS, RuleUser, is_result, is_review, leaks
 
 SAMPLING = {"temperature": 1.0, "max_tokens": 150}  # as in the published code
 
@@ -43,7 +44,7 @@ def make_user(
     prompts: Prompts | None = None,
     may_leak: bool = False,
 ) -> UserSimulator | None:
-    """Make who answers agents, as settings name them: nobody ("none"), a user by rules, or a model.
+    """Make the user who answers agents, as settings name it: none, a rule-based one, or a model.
 
     Args:
         model_of: a player's name -> the language model.
@@ -60,12 +61,12 @@ def make_user(
 class LlmUser:
     """Lets a language model answer for the user.
 
-    A reply that leaks (:func:`pwagents_old.users.rules.leaks`), is empty or cut off is asked for a second time;
+    A reply that leaks (:func:`pwagents.users.rules.leaks`), is empty or cut off is asked for a second time;
     then a refusal takes its place. ``seed`` chooses among the model's possible replies.
 
     Args:
-        prompts: the published ones, with which it is told what the published user is told, and nothing that
-            the shop showed; empty for ours.
+        prompts: the published ones, with which it reads what the published user reads, and nothing that the
+            shop showed; empty for ours.
         may_leak: whether a reply reaches the agent as it is, as in the published code.
     """
 
@@ -102,7 +103,7 @@ class LlmUser:
     def messages(
         self, task: Task, session: tuple[Step, ...], says: str, likes: ContextualProfile | None = None
     ) -> list[Message]:
-        """Tell the conversation to the model: it is the assistant of its own chat, the agent the user."""
+        """Return the conversation for the model: it is the assistant of its own chat, the agent the user."""
         if self.prompts:
             return self._published_messages(task, session, says)
         # Role, what the user knows, and how it speaks.
@@ -136,7 +137,7 @@ class LlmUser:
         return [*messages, {"role": "user", "content": "\n\n".join([*views, says])}]
 
     def _published_messages(self, task: Task, session: tuple[Step, ...], says: str) -> list[Message]:
-        """Tell what was said, as the published code does: the user's request answers a greeting."""
+        """Return what was said, as the published code does: the user's request answers a greeting."""
         profile, form = (self.profiles or {}).get(task.user_id), self.prompts["PRODUCT_PROMPT"]
         values = {
             "<PROFILE>": write_profile(self.prompts, profile) if profile else "",
@@ -152,7 +153,7 @@ class LlmUser:
         return [*messages, {"role": "user", "content": says}]
 
     def _view(self, task: Task, products: Sequence[str]) -> str:
-        """What the user sees of the shop's answer."""
+        """Return what the user sees of the shop's answer."""
         if not products:
             return "(The shop found nothing.)"
         lines = "\n".join(compact_text(self.products[asin]) for asin in products)

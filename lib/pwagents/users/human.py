@@ -3,14 +3,14 @@
 import html
 import queue
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from typing import Any
 
 from pwagents.errors import InfrastructureError
-from pwagents.results.metrics import grade
 from pwagents.schema import Product, Step, Task, Trajectory
 from pwagents.shop.environment import Agent, Environment, UserReply, compact_text
-from pwagents_old.users.rules import is_result, is_review
+from pwagents.users.rules import is_result, is_review
 
 # Enter reaches the kernel at once, while the last letters typed may still be on their way: the browser waits
 # for the kernel's answer to one change before it sends the next.
@@ -20,10 +20,10 @@ LETTERS_ARRIVE_S = 0.3
 class HumanUser:
     """Shows what the agent says in a notebook, and waits for an answer in a box.
 
-    A notebook cannot hear the box while a cell runs. :meth:`play` lets the episode run beside it::
+    A notebook gets nothing from the box while a cell runs. :meth:`play` runs the episode in another thread::
 
         human = HumanUser(benchmark.products)
-        episode = human.play(Environment(shop, task, "multi_turn", user=human), agent)
+        episode = human.play(Environment(shop, task, "multi_turn", user=human), agent, grade)
 
     Look at ``episode.result()`` in a later cell, once the box says that the session has ended.
 
@@ -53,7 +53,7 @@ class HumanUser:
             InfrastructureError: nobody answered in time.
             RuntimeError: called from the notebook's own thread, where no answer could arrive.
         """
-        # The main thread hears the box; while it waits here, it would hear nothing.
+        # The box reaches the main thread, which gets nothing while it waits here.
         if threading.current_thread() is threading.main_thread():
             raise RuntimeError(
                 "a cell cannot wait for its own input box; run the episode with HumanUser.play(...)"
@@ -73,9 +73,17 @@ class HumanUser:
             self._show([*lines, f"You: {answer}", "", "(The agent is at work.)"])
             return UserReply(answer)
 
-    def play(self, environment: Environment, agent: Agent) -> "Future[Trajectory]":
-        """Display the box and play an episode of the multi-turn track beside it; at the end the box shows the
-        score, and the future holds the trajectory, or what was raised."""
+    def play(
+        self, environment: Environment, agent: Agent, grade: Callable[[Trajectory], Any]
+    ) -> "Future[Trajectory]":
+        """Display the box, and play an episode of the multi-turn track in a thread of its own.
+
+        Args:
+            grade: :func:`pwagents.results.metrics.grade`, for the score that the box shows at the end.
+
+        Returns:
+            What will hold the trajectory, or what was raised.
+        """
         from IPython.display import display
 
         task = environment.task
@@ -103,7 +111,7 @@ class HumanUser:
         return future
 
     def _receive(self, _widget, content: Mapping[str, str], _buffers) -> None:
-        """Take a message of the box.
+        """Read a message of the box.
 
         ``Text.on_submit`` is deprecated, and what should replace it (observe the value, with
         ``continuous_update=False``) also fires when somebody clicks elsewhere with half a sentence written.
@@ -121,7 +129,7 @@ class HumanUser:
         self.page.value = f"<pre style='white-space: pre-wrap'>{text}</pre>"
 
     def _lines(self, task: Task, session: Sequence[Step]) -> Iterator[str]:
-        """All that the human needs, in the order in which it happened: the role, the talk, the results."""
+        """Yield all that the human needs, in the order in which it happened: role, talk, results."""
         yield f"You want (do not say its name): {compact_text(self.products[task.target])}"
         if task.type == "review":
             yield f"Your opinion: {task.review.rating:g} stars. {task.review.text}"
