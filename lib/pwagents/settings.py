@@ -30,7 +30,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, to_jsonable_pyt
 
 from pwagents.errors import SettingsError
 from pwagents.schema import Protocol
-from pwagents.urls import KEY_VARIABLE, OPENAI_URL, check_url, endpoint_name, endpoint_url, without_token
+from pwagents.urls import KEY_VARIABLE, OPENAI_URL, check_url, endpoint_url, without_token
 
 _LIBRARY = Path(__file__).resolve().parent
 IS_CHECKOUT = (_LIBRARY.parents[1] / "params").is_dir()  # a wheel has them inside the package
@@ -229,7 +229,8 @@ class Players(Group):
         if self.are_models:
             facts |= {"endpoint": self.endpoint, "sampling": self.sampling}
         if self._played_by("openai"):
-            facts["endpoint"] = self.endpoint or endpoint_name(endpoint_url(self.base_url))
+            # With its port: two servers of one machine may call two models by one name.
+            facts["endpoint"] = self.endpoint or without_token(endpoint_url(self.base_url))
         return facts
 
     @property

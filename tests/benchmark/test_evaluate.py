@@ -24,7 +24,7 @@ from ..agents.conftest import ScriptedModel
 
 TINY = {
     "data": {"n_users": 12, "n_products": 300, "population": 0},
-    "shop": {"rec_dates": 1, "recommender": {"epochs": 1, "hidden": 8}},
+    "shop": {"rec_dates": 1, "recommender": {"epochs": 1}},
 }
 
 
@@ -253,6 +253,27 @@ def test_an_error_on_some_tasks_scores_0_with_its_reason_and_loses_no_other(play
     assert all(r.outcome == "scored" and len(r.trajectory.steps) == 1 for r in failed)
     assert all(grade(r.trajectory).function_accuracy == grade(r.trajectory).result_final == 0 for r in failed)
     assert all(r.trajectory.end == "steps" for r in done.records if r not in failed)
+
+
+class BusyError(Exception):
+    """As clients of endpoints raise it for the status 429."""
+
+    status_code = 429
+
+
+def test_an_endpoint_that_is_too_busy_for_the_agent_costs_no_task(play):
+    busy = [True]
+
+    def asking(state):
+        if busy and not state.session:
+            raise BusyError("too many requests")
+        return search(state)
+
+    with pytest.raises(InfrastructureError, match="too many requests"):
+        play(asking, version="asking")
+    busy.clear()
+    done = play(asking, version="asking")
+    assert not [record for record in done.records if record.trajectory.end == "error"]
 
 
 def test_files_of_names_that_are_written_alike_do_not_collide(play, folder):

@@ -12,13 +12,16 @@ from collections import Counter
 from contextlib import nullcontext
 from functools import partial
 
+import httpx2
 import numpy as np
+import openai
 import pytest
 
 from pwagents import engine
-from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
+from pwagents.errors import DataError, InfrastructureError, NotEvaluableError, is_outage
 from pwagents.results.metrics import count_outcomes, grade, records_frame
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory, Usage
+from pwagents.settings import MethodPlayers
 from pwagents.store import Episode, Store, episodes
 
 from ..processes import begin, kill
@@ -110,6 +113,30 @@ def test_methods_models_and_facts_share_a_store_without_mixing_are_plain_json_an
             play(make_tasks(2) + make_tasks(1), never, store)
 
 
+def test_an_agent_without_a_version_is_played_anew_and_its_last_episodes_count(store):
+    for anew, calls in ((True, ["t0", "t1"]), (False, []), (True, ["t0", "t1"])):
+        agent = Solver()
+        play_tasks(make_tasks(2), agent, store, anew=anew)
+        assert agent.calls == calls
+    remembering = Solver()
+    for _ in range(2):
+        records = play_users(make_tasks(6, users=2), remembering, store, anew=True)
+    assert len(remembering.calls) == 12 and seen(records)["t4"] == ["t0", "t2", "t4"]
+    with pytest.raises(DataError, match="2 of 2 missing"):
+        play_tasks(make_tasks(2), never, store, anew=True, stored_only=True)
+
+
+def test_two_servers_that_call_their_models_alike_have_episodes_of_their_own(store):
+    calls = []
+    for place in ({"base_url": "http://127.0.0.1:8001/v1"}, {"base_url": "http://127.0.0.1:8002/v1"}):
+        for named in ({}, {"endpoint": "tuned"}):  # the reader's name for both
+            agent = Solver()
+            facts = FACTS | MethodPlayers(policy="openai:policy", **place, **named).facts("policy")
+            play_tasks(make_tasks(1), agent, store, facts, model="policy")
+            calls.append(len(agent.calls))
+    assert calls == [1, 1, 1, 0]
+
+
 # What a kill, another program or a mistake leaves in the file
 
 
@@ -191,12 +218,42 @@ def test_odd_texts_and_arguments_survive_the_store(store, odd):
 
 # How an episode may end
 
+REQUEST = httpx2.Request("POST", "http://127.0.0.1/v1")
+
+
+def answered(kind, status):
+    """Return the error that the official client raises for an answer with this status."""
+    return kind(f"status {status}", response=httpx2.Response(status, request=REQUEST), body=None)
+
+
+def caused_by(cause):
+    error = ValueError("no answer")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (caused_by(ConnectionError("refused")), True),
+        (caused_by(answered(openai.RateLimitError, 429)), True),
+        (answered(openai.BadRequestError, 400), False),
+        (answered(openai.AuthenticationError, 401), False),
+        (ValueError("no price"), False),
+    ],
+)
+def test_an_endpoint_that_cannot_answer_now_is_told_from_a_mistake(error, expected):
+    assert is_outage(error) == expected
+
 
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
         (InfrastructureError("503"), "infrastructure_error"),
         (OSError("disk"), "infrastructure_error"),
+        (openai.APITimeoutError(request=REQUEST), "infrastructure_error"),
+        (answered(openai.RateLimitError, 429), "infrastructure_error"),
+        (answered(openai.InternalServerError, 503), "infrastructure_error"),
         (NotEvaluableError("no real review"), "not_evaluable"),
     ],
 )

@@ -1,91 +1,94 @@
-"""Stored results depend on the modules that decide them, and on no others."""
+"""Stored results depend on the modules that decide them, as they were loaded, and on no others."""
 
 import json
-import os
 import re
-import shutil
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import grimp
 import pytest
 
 import pwagents
-from pwagents import store
+import pwagents.shop.sasrec
+import pwagents.shop.search
+from pwagents import code, store
+from pwagents.agents import methods, offline
+from pwagents.users import rules
 
 LIBRARY = Path(pwagents.__file__).parent
-KEYS = """
-from pwagents.agents import methods, offline
-from pwagents.store import code_hash
-print(code_hash(*offline.CODE), code_hash(*methods.CODE), code_hash("shop.search"), code_hash("shop.sasrec"))
-"""
+KEYS = {
+    "offline": offline.CODE,
+    "methods": methods.CODE,
+    "search": ("shop.search",),
+    "sasrec": ("shop.sasrec", "portable"),
+}
 
 
-def keys_after(folder: Path, file: str, old: str, new: str) -> list[str]:
-    """Return the hashes of rule-based agents, methods, index and recommender after a change of one file."""
-    shutil.copytree(LIBRARY, folder / "pwagents", ignore=shutil.ignore_patterns("__pycache__"))
-    changed = folder / "pwagents" / file
-    text = changed.read_text("utf-8")
-    assert text.count(old), f"{file} has no {old!r}"
-    changed.write_text(text.replace(old, new, 1), "utf-8")
-    run = [sys.executable, "-c", KEYS]
-    env = {**os.environ, "PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
-    return subprocess.run(run, env=env, capture_output=True, text=True, check=True).stdout.split()
+@pytest.fixture
+def keys_after(monkeypatch):
+    """``keys_after(file, old, new)``: what is made again once a file has been loaded with other words."""
 
+    def after(file, old, new):
+        before = {name: code.hashes_of(*modules) for name, modules in KEYS.items()}
+        loaded = code.LOADED[f"pwagents/{file}"]
+        assert loaded.count(old.encode()), f"{file} has no {old!r}"
+        monkeypatch.setitem(code.LOADED, f"pwagents/{file}", loaded.replace(old.encode(), new.encode(), 1))
+        return [name for name, modules in KEYS.items() if code.hashes_of(*modules) != before[name]]
 
-@pytest.fixture(scope="module")
-def before(tmp_path_factory) -> list[str]:
-    return keys_after(tmp_path_factory.mktemp("before"), "results/metrics.py", "GRADER", "GRADER")
+    return after
 
 
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [
         ("results/metrics.py", "refused by its model", "refused by the model"),  # a label
-        ("results/figures.py", "seaborn-v0_8-whitegrid", "seaborn-v0_8-white"),  # a style
-        ("results/papers.py", "result accuracy", "accuracy of results"),  # a heading
-        ("settings.py", "Passes over the training sequences.", "Epochs."),  # a meaning
+        ("results/style.py", "import", "import os, "),  # a figure's looks
+        ("settings.py", "What records call the endpoint", "The name of the endpoint"),  # a meaning
         ("errors.py", "expected {}", "we expected {}"),  # an error message
-        (
-            "agents/offline.py",
-            '"""Rule-based agents',
-            '"""Agents by rules',
-        ),  # a docstring of a deciding module
+        ("agents/offline.py", '"""Rule-based agents', '"""Agents by rules'),  # a docstring of what decides
+        ("shop/search.py", "import ", "# A comment.\nimport "),
         ("notebook.py", "Preset smoke", "The preset smoke"),  # a title
     ],
 )
-def test_what_shows_results_is_in_no_key(file, old, new, before, tmp_path):
-    assert keys_after(tmp_path, file, old, new) == before
+def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
+    assert keys_after(file, old, new) == []
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "changed"),
+    ("file", "old", "new", "again"),
     [
-        ("agents/chat.py", "You are the personal assistant", "You are an assistant", [1]),  # a prompt
-        ("agents/offline.py", "CONSIDERED = 10", "CONSIDERED = 9", [0, 1]),
-        ("users/rules.yaml", "manners:", "manners: # a comment\n  extra: [x]\n", [1]),  # what the user says
-        ("shop/search.py", "np.float32(0.9)", "np.float32(0.8)", [0, 1, 2]),  # the search engine
-        ("shop/sasrec.py", "betas=(0.9, 0.98)", "betas=(0.9, 0.99)", [0, 1, 3]),
-        ("seeds.py", '"\\x1f"', '"\\x1e"', [0, 1]),
+        ("agents/chat.py", "You are the personal assistant", "You are an assistant", ["methods"]),  # a prompt
+        ("agents/offline.py", "CONSIDERED = 10", "CONSIDERED = 9", ["offline", "methods"]),
+        ("users/rules.yaml", "manners:", "manners: # so\n  extra: [x]\n", ["methods"]),  # what the user says
+        ("llm/parts.yaml", ":", ": # so\n", ["methods"]),  # how a reply is read
+        ("shop/search.py", "np.float32(0.9)", "np.float32(0.8)", ["offline", "methods", "search"]),
+        ("shop/sasrec.py", "betas=(0.9, 0.98)", "betas=(0.9, 0.99)", ["offline", "methods", "sasrec"]),
+        ("shop/environment.py", "MAX_STEPS = 10", "MAX_STEPS = 9", ["offline", "methods"]),
+        ("seeds.py", '"\\x1f"', '"\\x1e"', ["offline", "methods"]),
+        ("portable.py", '"1"', '"2"', ["offline", "methods", "sasrec"]),
     ],
 )
-def test_what_decides_results_is_in_their_keys(file, old, new, changed, before, tmp_path):
-    after = keys_after(tmp_path, file, old, new)
-    assert [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == changed
+def test_what_decides_results_makes_them_again(keys_after, file, old, new, again):
+    assert keys_after(file, old, new) == again
 
 
-def test_a_file_that_is_edited_while_a_kernel_runs_changes_no_key(tmp_path):
-    shutil.copytree(LIBRARY, tmp_path / "pwagents", ignore=shutil.ignore_patterns("__pycache__"))
-    code = KEYS.replace("print(", "import pathlib, pwagents.shop.search as s\nf = pathlib.Path(s.__file__)\n"
-                        "f.write_text(f.read_text().replace('np.float32(0.9)', 'np.float32(0.7)'))\nprint(")  # fmt: skip
-    env = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
-    run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    again = subprocess.run([sys.executable, "-c", KEYS], env=env, capture_output=True, text=True, check=True)
-    assert run.stdout.split()[2] != again.stdout.split()[2]
+def test_a_module_that_is_not_there_is_an_error():
+    with pytest.raises(KeyError, match="shop/gone"):
+        code.hashes_of("shop.gone")
 
 
-NEUTRAL = {"store", "progress", "__init__", "errors"}  # they keep and show; they decide nothing
+# They keep, show and check, and decide nothing; settings stand in keys by their values.
+MACHINERY = {"__init__", "code", "engine", "errors", "files", "progress", "settings", "store", "urls"}
+
+
+@pytest.mark.parametrize("modules", [offline.CODE, methods.CODE, (*rules.CODE, *offline.CODE)])
+def test_every_module_that_a_deciding_one_imports_is_in_the_key(modules):
+    """Also one that gives constants alone, in which nothing runs."""
+    graph = grimp.build_graph("pwagents", exclude_type_checking_imports=True)
+    imported = set().union(*(graph.find_upstream_modules(f"pwagents.{module}") for module in modules))
+    names = {module.removeprefix("pwagents.") for module in imported}
+    assert names - MACHINERY <= {*modules}
 
 
 def executed(function, *arguments):
@@ -111,7 +114,7 @@ def test_every_module_that_runs_while_a_result_is_decided_is_in_its_key(monkeypa
     def episodes(file, tasks, play, facts, **options):
         def traced(*arguments):
             result, seen = executed(play, *arguments)
-            missing.setdefault(file.name, set()).update(seen - set(facts["code"]) - NEUTRAL)
+            missing.setdefault(file.name, set()).update(seen - {*facts["code"]} - MACHINERY)
             return result
 
         return real_episodes(file, tasks, traced, facts, **options)
@@ -119,21 +122,20 @@ def test_every_module_that_runs_while_a_result_is_decided_is_in_its_key(monkeypa
     def made(root, name, facts, make, **options):
         def traced(folder):
             _, seen = executed(make, folder)
-            missing.setdefault(name, set()).update(seen - set(facts["code"]) - NEUTRAL)
+            missing.setdefault(name, set()).update(seen - {*facts["code"]} - MACHINERY)
 
         return real_made(root, name, facts, traced, **options)
-
-    import pwagents.shop.sasrec
-    import pwagents.shop.search
 
     monkeypatch.setattr(store, "episodes", episodes)
     for module in (store, pwagents.shop.search, pwagents.shop.sasrec):
         monkeypatch.setattr(module, "made", made)
     cells = json.loads((LIBRARY.parents[1] / "notebooks" / "03_benchmark.ipynb").read_text("utf-8"))["cells"]
+    parameters = {"preset": "smoke", "output_dir": str(tmp_path)}
+    parameters["play"] = {"max_tasks": 30, "method_tasks": 9}
     namespace = {"display": lambda shown: None}
     for cell in cells:
-        code = "".join(cell["source"])
+        source = "".join(cell["source"])
         if cell["cell_type"] == "code" and "parameters" not in cell["metadata"].get("tags", ()):
-            parameters = f'{{"preset": "smoke", "output_dir": "{tmp_path}", "play": {{"max_tasks": 30, "method_tasks": 9}}}}'
-            exec(re.sub(r"globals\(\)", parameters, code), namespace)
+            exec(re.sub(r"globals\(\)", repr(parameters), source), namespace)
+    assert missing.keys() >= {"03_rules.jsonl", "03_methods.jsonl", "sasrec"}
     assert {name: modules for name, modules in missing.items() if modules} == {}
