@@ -20,28 +20,31 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from pwagents import portable
+from pwagents import engine, portable
 from pwagents.data import require_files
 from pwagents.errors import SettingsError
 from pwagents.files import append_line, open_lines
 from pwagents.results.drawing import save_figure
-from pwagents.results.metrics import FAILURES
+from pwagents.results.metrics import FAILURES, count_outcomes
 from pwagents.results.tables import Html, banner, render_table, save_table
 from pwagents.settings import (
     FLAT,
     NOTEBOOKS,
     ROOT,
+    DataSettings,
+    Kind,
     NotebookSettings,
+    Players,
     changes,
     load_settings,
     plain,
@@ -49,6 +52,8 @@ from pwagents.settings import (
 )
 
 SMOKE = "Preset smoke: this run only shows that everything works. The preset laptop makes real numbers."
+# Folders that decide results: a stray file elsewhere, such as an executed notebook, changes none.
+DECIDING = ("lib", "notebooks", "params")
 PACKAGES = ("torch", "transformers", "numpy", "pwagents")
 
 
@@ -58,41 +63,122 @@ class Run:
 
     Attributes:
         number: the notebook's, with which names of tables and figures begin.
+        output_dir: of tables, figures, models, caches, stored runs and timings.
         made_from: what each figure says of itself in small type.
-        row: of the journal; its ``timings`` are seconds by step.
+        row: of the journal, of a run that :meth:`begin` began; its ``timings`` are seconds by step.
+        notes: of the language models asked so far, by the file of their replies; below tables.
     """
 
     number: str
     output_dir: Path
-    made_from: Mapping[str, str]
-    row: dict[str, Any]
+    made_from: Mapping[str, str] = field(default_factory=dict)
+    row: dict[str, Any] = field(default_factory=dict)
+    notes: Callable[[Path], str] = lambda store: ""
     began: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def begin(cls, notebook: str, settings: NotebookSettings, **attributes: Any) -> "Run":
+        """Begin a run with a row in the journal: note commit, versions and settings as they are now."""
+        # An absolute path: a notebook may change its working directory before it ends.
+        output_dir = settings.output_dir.absolute()
+        row = {
+            "notebook": notebook,
+            "status": "unfinished",
+            "preset": settings.preset,
+            "seed": settings.seed,
+            "source": settings.data.source,
+            "settings": {**plain(settings), "output_dir": str(output_dir)},
+            "data_hash": None,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            **find_commit(),
+            "versions": find_versions(),
+            "portable": not portable.shortfall(),
+            "cpu_count": os.cpu_count(),
+            "timings": {},
+        }
+        run = cls(notebook.partition("_")[0], output_dir, row=row, **attributes)
+        atexit.register(run.write_row)
+        return run
 
     @property
     def cache(self) -> Path:
         """The folder of embeddings, indexes and recommenders."""
         return self.output_dir / "cache"
 
+    @property
+    def store(self) -> Path:
+        """The file of language models' replies."""
+        return self.output_dir / "runs" / "replies.sqlite"
+
+    @property
+    def wall_clock(self) -> "Run":
+        """Saves under ``timings``: seconds differ from run to run, and stay out of the tables."""
+        return replace(self, output_dir=self.output_dir / "timings")
+
     def episodes_file(self, name: str) -> Path:
         """Return the file of stored episodes."""
         return self.output_dir / "runs" / f"{self.number}_{name}.jsonl"
 
-    def table(self, data: pd.DataFrame, name: str, *, title: str, **options: Any) -> Html:
+    def table(self, data: pd.DataFrame, name: str, *, title: str, note: str = "", **options: Any) -> Html:
         """Save a table and return it to be displayed; for the options see :func:`save_table`."""
         name = f"{self.number}_{name}"
         self.row.setdefault("tables", []).append(name)  # for `make check`, which misses it if it is gone
+        options["note"] = f"{note} {self.notes(self.store)}".strip()
         return save_table(data, name, title=title, output_dir=self.output_dir, **options)
 
-    def figure(self, plot: Callable, name: str, data: pd.DataFrame, **options: Any) -> None:
-        """Save a figure with its numbers, and show it; for the options see :func:`save_figure`."""
+    def show(self, data: pd.DataFrame, name: str, *, otherwise: str, **options: Any) -> None:
+        """Save and display a table; if it has no row, print ``otherwise`` and remove an earlier run's."""
+        if len(data):
+            _display(self.table(data, name, **options))
+        else:
+            print(otherwise)
+            for path in (self.output_dir / "tables").glob(f"{self.number}_{name}.*"):
+                path.unlink()
+
+    def show_outcomes(self, episodes: pd.DataFrame, name: str, by: Sequence[str]) -> None:
+        """Save and show how episodes ended, see :func:`count_ends`; print a line if all were scored."""
+        otherwise = f"All {len(episodes):,} episodes were scored."
+        self.show(count_ends(episodes, by), name, title="How the episodes ended", otherwise=otherwise)
+
+    def cost(self, estimate: pd.DataFrame, players: Players) -> None:
+        """Show what language models will be asked, before it is paid for; a line if none is asked.
+
+        Args:
+            estimate: calls, tokens and US dollars, a row a role.
+            players: whose budget ends the run.
+        """
+        if estimate.empty:
+            print("All roles are played offline: no language model is asked.")
+            return
+        limits = f"{players.budget_usd:g} US dollars or {players.budget_tokens:,} tokens"
+        title = "Calls, tokens and US dollars, before the run"
+        note = f"A run stops before it costs more than {limits}, and goes on from there when run again."
+        _display(self.table(estimate, "estimate", title=title, note=note, formats={"US dollars": ",.2f"}))
+
+    def figure(
+        self,
+        plot: Callable,
+        name: str,
+        data: pd.DataFrame,
+        *,
+        made_from: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        """Save a figure with its numbers, and show it; for the options see :func:`save_figure`.
+
+        Args:
+            plot: the function that draws it from ``data`` and ``options``.
+            made_from: what differs from, or adds to, what all figures of the notebook say of themselves.
+        """
         name = f"{self.number}_{name}"
-        stamp = " · ".join([name, *(f"{fact}: {value}" for fact, value in self.made_from.items())])
+        facts = {**self.made_from, **(made_from or {})}
+        stamp = " · ".join([name, *(f"{fact}: {value}" for fact, value in facts.items())])
         save_figure(plot, name, data, output_dir=self.output_dir, stamp=stamp, **options)
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
         """Add the wall-clock of the ``with`` block to the journal row, also if it raises."""
-        timings, begin = self.row["timings"], time.monotonic()
+        timings, begin = self.row.setdefault("timings", {}), time.monotonic()
         try:
             yield
         finally:
@@ -100,13 +186,15 @@ class Run:
 
     def finish(self, data_hash: str) -> None:
         """Write the journal row of a run that is complete, and print it as one line."""
-        self.row.update(status="finished", data_hash=data_hash)
+        self.row.update(status="finished", data_hash=data_hash, models=self.notes(self.store))
         atexit.unregister(self.write_row)
         self.write_row()
         row = self.row
-        took = f"{row['minutes']:.1f} min, {row['peak_memory_mb']:,.0f} MB"
-        made_from = f"preset {row['preset']}, data {data_hash}, commit {row['commit'] or 'none'}"
-        print(f"{row['notebook']} finished in {took}: {made_from}")
+        commit = (row["commit"] or "no commit")[:10] + (" with local changes" if row["local_changes"] else "")
+        print(
+            f"{row['notebook']} finished in {row['minutes']:.1f} min, {row['peak_memory_mb']:,.0f} MB: "
+            f"{row['preset']}, {row['source']}, seed {row['seed']}, data {data_hash}, {commit}"
+        )
 
     def write_row(self) -> None:
         """Append the row to the journal; notebooks run beside each other, and each waits for its turn."""
@@ -118,43 +206,41 @@ class Run:
             append_line(file, json.dumps(self.row).encode() + b"\n")
 
 
-def start(notebook: str, namespace: Mapping[str, Any]) -> tuple[Any, Run]:
+def start(
+    notebook: str,
+    namespace: Mapping[str, Any],
+    kind: type[Kind] | None = None,
+    *,
+    prepare: Callable[[Kind], Mapping[str, str]] = lambda settings: {},
+    notes: Callable[[Path], str] = lambda store: "",
+) -> tuple[Kind, Run]:
     """Load and show a notebook's settings, and begin its run.
 
     Args:
+        notebook: its name, such as "03_benchmark".
         namespace: the notebook's ``globals()``; outside IPython the parameters themselves.
+        kind: the class of settings of a notebook that has not moved yet.
+        prepare: called before anything is computed; what it returns, all figures say of themselves.
+        notes: see :class:`Run`.
 
     Raises:
-        SettingsError: see :func:`load_settings`; or files or keys are missing.
+        SettingsError: see :func:`load_settings`; or files, keys or an engine are missing.
     """
-    parameters = read_parameters(namespace, NOTEBOOKS[notebook])
-    settings = load_settings(notebook, parameters)
-    try:
-        require_files(settings.data)
-    except ValueError as error:
-        raise SettingsError(f"{notebook}: {error}") from None
+    kind = kind or NOTEBOOKS[notebook]
+    parameters = read_parameters(namespace, kind)
+    settings = load_settings(notebook, parameters, kind)
+    if isinstance(settings.data, DataSettings):
+        try:
+            require_files(settings.data)
+        except ValueError as error:
+            raise SettingsError(f"{notebook}: {error}") from None
     if not settings.portable:
         portable.switch_off()
     elif shortfall := portable.shortfall():
         print(shortfall)
-    values, made_from = plain(settings), {"preset": settings.preset, "source": settings.data.source}
-    row = {
-        "notebook": notebook,
-        "status": "unfinished",
-        "preset": settings.preset,
-        "seed": settings.seed,
-        "source": settings.data.source,
-        "settings": values,
-        "data_hash": None,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": find_commit(),
-        "versions": {"python": platform.python_version(), **{each: version(each) for each in PACKAGES}},
-        "portable": portable.is_on(),
-        "cpu_count": os.cpu_count(),
-        "timings": {},
-    }
-    run = Run(notebook.partition("_")[0], settings.output_dir.absolute(), made_from, row)
-    atexit.register(run.write_row)
+    engine.use(settings.engine)
+    made_from = {"preset": settings.preset, "source": settings.data.source, **prepare(settings)}
+    run = Run.begin(notebook, settings, made_from=made_from, notes=notes)
     if settings.preset == "smoke":
         _display(banner(SMOKE))
     _display(settings_table(settings, changes(parameters)))
@@ -213,31 +299,53 @@ def settings_table(settings: NotebookSettings, changed: Mapping[str, Any]) -> Ht
     return Html(f'<div style="max-height: 32em; overflow-y: auto">{shown.html}</div>')
 
 
-def outcomes(frame: pd.DataFrame, by: list[str]) -> Any:
-    """Return how episodes ended, counted; a line if all were scored."""
-    failed = {what: (frame["end"] == end) for end, what in FAILURES.items() if (frame["end"] == end).any()}
-    if (frame["outcome"] == "scored").all() and not failed:
-        return f"All {len(frame):,} episodes were scored."
-    counts = frame.groupby(by, sort=False)["outcome"].value_counts().unstack(fill_value=0)
-    for what, rows_ in failed.items():
-        counts[f"of these {what}"] = rows_.groupby([frame[column] for column in by]).sum()
-    return render_table(counts.reset_index(), "outcomes", title="How the episodes ended")
+def outcomes(episodes: pd.DataFrame, by: Sequence[str]) -> Any:
+    """Return how episodes ended, see :func:`count_ends`, to be displayed; a line if all were scored."""
+    counts = count_ends(episodes, by)
+    if counts.empty:
+        return f"All {len(episodes):,} episodes were scored."
+    return render_table(counts, "outcomes", title="How the episodes ended")
 
 
-def find_commit() -> str | None:
-    """Return the commit, with "+" if the files that decide results differ from it; None without git."""
+def count_ends(episodes: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Count how episodes ended, by the columns ``by``; no row if all were scored and none went wrong.
+
+    Among the scored are those that count 0 because the policy's model refused or the agent failed (``end``):
+    each kind has a column if there are any.
+    """
+    counts = count_outcomes(episodes, by).rename(columns=lambda column: column.replace("_", " "))
+    went_wrong = (episodes["outcome"] != "scored").any()
+    for end, what in FAILURES.items():
+        failed = episodes["end"] == end if "end" in episodes else pd.Series(dtype=bool)
+        if failed.any():
+            sums = failed.groupby([episodes[column] for column in by]).sum().rename(f"of these {what}")
+            counts, went_wrong = counts.join(sums, on=list(by)), True
+    return counts if went_wrong else counts.iloc[:0]
+
+
+def find_commit() -> dict[str, Any]:
+    """Return the commit, and whether what decides results differs from it; None for both without git."""
     git = ["git", "--no-optional-locks", "-C", str(ROOT)]
     try:
+        if not (ROOT / ".git").exists() or not (ROOT / "lib" / "pwagents").is_dir():
+            raise FileNotFoundError  # installed: a repository around it is another one
         answers = [
             subprocess.run([*git, *arguments], check=True, capture_output=True, text=True).stdout.strip()
-            for arguments in (
-                ["rev-parse", "HEAD"],
-                ["status", "--porcelain", "--", "lib", "notebooks", "params"],
-            )
+            for arguments in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", *DECIDING])
         ]
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return answers[0] + "+" * bool(answers[1])
+    except (OSError, subprocess.CalledProcessError):  # git is missing, or refuses
+        return {"commit": None, "local_changes": None}
+    return {"commit": answers[0], "local_changes": bool(answers[1])}
+
+
+def find_versions() -> dict[str, str | None]:
+    """Return the versions of Python and of what computes, by their metadata, which costs no import."""
+    versions: dict[str, str | None] = {"python": platform.python_version()}
+    for package in PACKAGES:
+        versions[package] = None
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
 
 
 def _display(shown: Any) -> None:

@@ -5,10 +5,10 @@ import matplotlib.pyplot as plt
 import pytest
 
 from pwagents.data.synthetic import make_world
+from pwagents.notebook import Run
 from pwagents.settings import BenchmarkNotebook, WorldSettings
 from pwagents.shop.search import build_search_engine
 from pwagents_old.benchmark.study import Study
-from pwagents_old.notebook.run import Run
 
 matplotlib.use("Agg")
 

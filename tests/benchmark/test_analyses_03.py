@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
+from pwagents.notebook import Run
 from pwagents.schema import Action, Observation, Step, Trajectory, Usage
 from pwagents.store import Episode
 from pwagents_old.benchmark import analyses_03 as analyses
-from pwagents_old.notebook.run import Run
 
 SEARCH, ASK, STOP = "search_product_by_query", "respond", "stop"
 

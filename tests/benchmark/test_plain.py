@@ -2,8 +2,8 @@
 
 import pandas as pd
 
+from pwagents.notebook import Run
 from pwagents_old.benchmark import plain
-from pwagents_old.notebook.run import Run
 
 
 def test_gains_are_told_apart_by_whether_the_target_was_bought_before(world):

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 
+from pwagents.notebook import Run
 from pwagents.results.tables import recommender_name
 from pwagents.schema import FUNCTION_OF, Behavior, Product, Review
 from pwagents.settings import MethodPlayers
@@ -11,7 +12,6 @@ from pwagents.shop.sasrec import CHECKPOINT
 from pwagents_old.benchmark import analyses_03 as analyses
 from pwagents_old.benchmark.plain import PLAIN, play_plain
 from pwagents_old.benchmark.study import Study
-from pwagents_old.notebook.run import Run
 
 from ..agents.conftest import ScriptedModel, call
 from ..clone import make_clone

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pwagents.notebook import Run
 from pwagents.results import style
 from pwagents.results.drawing import draw_figure, save_figure
 from pwagents.results.figures import plot_bars, plot_intervals
 from pwagents_old.notebook.figures import main, redraw
 from pwagents_old.notebook.reference import REFERENCE, find_results, make_reference
-from pwagents_old.notebook.run import Run
 from pwagents_old.orion.figures import plot_curves, plot_scaling
 
 ROWS = pd.DataFrame(

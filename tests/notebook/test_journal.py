@@ -7,19 +7,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pwagents_old.notebook import run as run_module
-from pwagents_old.notebook.run import Run, find_commit
+from pwagents import notebook as run_module
+from pwagents.notebook import Run, find_commit
+from pwagents.settings import DataSettings, NotebookSettings
 
 FIELDS = {
     *("notebook", "status", "preset", "seed", "source", "settings", "data_hash", "started", "commit"),
     *("local_changes", "portable", "versions", "cpu_count", "minutes", "peak_memory_mb", "timings"),
     "models",
 }
-SETTINGS = {"preset": "smoke", "seed": 7, "data": {"source": "synthetic"}, "sft": {"lora": [4, 8]}}
 
 
 def start(folder, notebook="01_data"):
-    return Run.begin(notebook, SETTINGS, folder)
+    settings = NotebookSettings(preset="smoke", output_dir=folder, seed=7, data=DataSettings(history=(4, 8)))
+    return Run.begin(notebook, settings)
 
 
 def rows(folder):
@@ -36,7 +37,8 @@ def test_a_finished_run_leaves_one_row(tmp_path, capsys):
     assert set(row) == FIELDS
     assert (row["status"], row["data_hash"]) == ("finished", "abc")
     assert (row["preset"], row["seed"], row["source"]) == ("smoke", 7, "synthetic")
-    assert row["settings"] == {**SETTINGS, "output_dir": str(tmp_path)} and {*row["timings"]} == {"index"}
+    assert row["settings"]["output_dir"] == str(tmp_path) and row["settings"]["data"]["history"] == [4, 8]
+    assert {*row["timings"]} == {"index"}
     assert row["versions"]["python"] == ".".join(map(str, sys.version_info[:3])) and row["versions"]["numpy"]
     assert row["started"].endswith("+00:00") and 5 < row["peak_memory_mb"] < 1e6
     (line,) = capsys.readouterr().out.splitlines()
@@ -57,8 +59,9 @@ def test_rows_of_several_writers_do_not_mix_and_a_torn_one_is_cut_away_with_a_li
 
 def test_a_run_that_fails_is_journalled_as_unfinished(tmp_path):
     code = (
-        "import os; from pwagents_old.notebook.run import Run\n"
-        f"Run.begin('01_data', {SETTINGS}, 'out')\n"
+        "import os; from pwagents.notebook import Run; from pwagents.settings import DataSettings, NotebookSettings\n"
+        "settings = {'preset': 'smoke', 'output_dir': 'out', 'seed': 7, 'data': DataSettings()}\n"
+        "Run.begin('01_data', NotebookSettings(**settings))\n"
         "os.chdir('/'); 1 / 0"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
@@ -71,7 +74,7 @@ def test_a_run_that_fails_is_journalled_as_unfinished(tmp_path):
 def checkout(tmp_path, monkeypatch):
     """A small git checkout that the library believes to live in."""
     root = tmp_path / "checkout"
-    library = root / "lib" / "pwagents_old"
+    library = root / "lib" / "pwagents"
     library.mkdir(parents=True)
     (library / "journal.py").write_text("")
     git = ["git", "-C", str(root), "-c", "user.name=n", "-c", "user.email=e@example.org"]
@@ -89,7 +92,7 @@ def test_local_changes_are_those_of_what_decides_results(checkout, project_root)
     (checkout / "notebooks").mkdir()
     (checkout / "notebooks/03_benchmark-Copy1.ipynb").write_text("{}")
     assert find_commit() == clean
-    (checkout / "lib/pwagents_old/journal.py").write_text("changed")
+    (checkout / "lib/pwagents/journal.py").write_text("changed")
     assert find_commit() == clean | {"local_changes": True}
 
 

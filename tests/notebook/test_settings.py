@@ -1,6 +1,7 @@
 """Settings: files of presets, a parameters cell, a class of settings; and the real ones of every notebook."""
 
 import ast
+import atexit
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import ClassVar
 import nbformat
 import pytest
 import yaml
+from IPython.core.interactiveshell import InteractiveShell
 
 import pwagents.notebook
 from pwagents import portable
@@ -176,9 +178,60 @@ def test_tokens_and_passwords_in_urls_are_not_repeated_and_a_missing_key_is_told
     assert load_settings("05_orion_sft", stored, kind_of("05_orion_sft"))
 
 
-def test_papermills_parameters_are_read_and_a_misspelt_one_stops_the_run_before_any_work(tmp_path):
-    cells = ["preset = 'laptop'", "# Parameters\nsedd = 4\n"]
-    assert read_parameters({**CELL, "sedd": 4, "In": cells}, Toy) == {"preset": "laptop", "sedd": 4}
+CELLS = "preset = 'laptop'\ndata = {'n_users': 5}"
+READ = {"preset": "laptop", "data": {"n_users": 5}}
+# Cells that ran, names as they are now, and what is read.
+RAN = {
+    "a comment first": (["# mine\n" + CELLS], {}, READ),
+    "edited and run again": ([CELLS, "preset = 'smoke'\ndata = {}"], {}, {"preset": "smoke", "data": {}}),
+    "a name used again": (
+        [CELLS, "data = load()"],
+        {"data": 1},
+        {"preset": "laptop", "data": {"n_users": 5}},
+    ),
+    "computed": (["preset = 'laptop'\nseed = 1 + _two"], {"seed": 3}, {"preset": "laptop", "seed": 3}),
+    "helpers": (["preset = 'laptop'\n_n = 5\nimport os"], {"_n": 5}, {"preset": "laptop"}),
+    "a cell that did not run": ([CELLS, "preset = ("], {}, READ),
+    "papermill's": (
+        [CELLS, "# Parameters\nsedd = 4\n"],
+        {},
+        READ | {"sedd": 4},
+    ),
+    "papermill's, then run by hand": (
+        ["preset = 'laptop'", "# Parameters\npreset = 'smoke'\n", "preset = 'laptop'"],
+        {},
+        {"preset": "laptop"},
+    ),
+    "a script": (None, {"preset": "smoke", "seed": 3, "os": os}, {"preset": "smoke", "seed": 3}),
+    "a script in a kernel": (["%run x.py", "exec(code)"], {"preset": "smoke", "os": os}, {"preset": "smoke"}),
+}
+
+
+@pytest.mark.parametrize(("cells", "names", "expected"), RAN.values(), ids=RAN)
+def test_settings_are_what_the_parameters_cell_assigned(cells, names, expected):
+    namespace = names if cells is None else {**names, "In": ["", *cells]}
+    assert read_parameters(namespace, Toy) == expected
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_the_settings_cell_runs_again_after_everything_else(notebook, tmp_path, monkeypatch):
+    """Run All twice in one kernel, and the settings cell alone, whatever other cells call their values."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    shell = InteractiveShell()
+    code = [cell.source for cell in notebooks.cells_of(notebook) if cell.cell_type == "code"]
+    parameters, starts = code[0], next(source for source in code if "start(" in source)
+    injected = f"# Parameters\npreset = 'smoke'\noutput_dir = '{tmp_path}'\n"
+    used_again = " = ".join({*notebooks.parameters_of(notebook)}) + " = object()"
+    for source in (parameters, injected, starts, used_again, starts, parameters, injected, starts):
+        shell.run_cell(source, store_history=True).raise_error()
+        if source is starts:
+            atexit.unregister(shell.user_ns["run"].write_row)
+            given = {"preset": "smoke", "output_dir": str(tmp_path)}
+            assert shell.user_ns["settings"] == load_settings(notebook, given, kind_of(notebook))
+
+
+def test_a_misspelt_parameter_of_papermill_stops_the_run_before_any_work(tmp_path):
     command = [sys.executable, "-m", "papermill", "notebooks/01_data.ipynb", str(tmp_path / "out.ipynb")]
     command += ["-p", "preset", "smoke", "-p", "sede", "3", "--no-progress-bar"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -8,9 +8,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from pwagents.errors import InfrastructureError
+from pwagents.notebook import Run
 from pwagents.results.drawing import write_figure
 from pwagents.results.tables import save_table
-from pwagents_old.notebook.run import Run
+from pwagents.settings import DataSettings, NotebookSettings
 
 
 def table(folder):
@@ -24,7 +25,9 @@ def figure(folder):
 
 
 def journal(folder):
-    begun = Run.begin("01_data", {"preset": "smoke", "seed": 0, "data": {"source": "x"}}, folder)
+    begun = Run.begin(
+        "01_data", NotebookSettings(preset="smoke", output_dir=folder, seed=0, data=DataSettings())
+    )
     atexit.unregister(begun.write_row)
     return begun.write_row
 

@@ -22,12 +22,12 @@ from pwagents.agents.replies import parse_arguments
 from pwagents.data import load_benchmark
 from pwagents.data.splits import sample_tasks
 from pwagents.llm.chat import Tool
+from pwagents.notebook import Run
 from pwagents.results.metrics import grade
 from pwagents.schema import Action, Split, Task, Trajectory, check_choice
 from pwagents.shop.environment import Environment, Track, tool_schemas
 from pwagents_old.benchmark.evaluate import study_settings
 from pwagents_old.benchmark.study import Study
-from pwagents_old.notebook.run import Run
 
 ENDED = "The task has ended."  # what calls after the end get for an answer
 

@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pwagents import portable
+from pwagents import engine, portable
 from pwagents.agents.methods import METHODS, TRACKS
 from pwagents.errors import SettingsError
+from pwagents.notebook import Run
 from pwagents.schema import check_choice
-from pwagents.settings import BenchmarkNotebook, load_settings, parse_player, plain, project_path
+from pwagents.settings import BenchmarkNotebook, load_settings, parse_player, project_path
 from pwagents.shop.environment import Track
-from pwagents import engine
 from pwagents_old.benchmark import own_agent
 from pwagents_old.benchmark.evaluation import Evaluation, write_evaluation
 from pwagents_old.benchmark.study import Study
-from pwagents_old.notebook.run import Run
+from pwagents_old.llm.make import notes
 
 
 def evaluate(
@@ -73,7 +73,7 @@ def evaluate(
     # It plays as notebook 03's methods do, in a run of its own.
     settings = study_settings(preset, tasks, output_dir, changes)
     engine.use(settings.engine)
-    run = Run.begin("evaluate", plain(settings), settings.output_dir)
+    run = Run.begin("evaluate", settings, notes=notes)
     study = Study.load(settings, run)
     if model:
         name, stored = name or f"{method}, {study.roles.name}", ""

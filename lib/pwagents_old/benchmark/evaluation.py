@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from pwagents.results.metrics import grade, GRADER
+from pwagents.files import write_aside
+from pwagents.notebook import Run
+from pwagents.results.metrics import GRADER, grade
 from pwagents.results.references import score_references, with_references
 from pwagents.results.statistics import by_task
 from pwagents.results.viewer import show_episodes
 from pwagents.schema import Benchmark, Task
 from pwagents.shop.environment import Track
+from pwagents.store import Episode
 from pwagents_old.benchmark.analyses_03 import COSTS, MULTI_TURN, SINGLE_TURN, costs, frame_of
 from pwagents_old.benchmark.study import Study
-from pwagents.store import Episode
 from pwagents_old.llm.make import notes
-from pwagents_old.notebook.run import Run
-from pwagents.files import write_aside
 
 COST = "cost of a task"  # heading over the columns of costs, where a language model plays
 _FUNCTION = "Function: the right one, with well-formed parameters."

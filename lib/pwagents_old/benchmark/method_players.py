@@ -13,6 +13,7 @@ from pwagents.agents.methods import METHODS, PUMA_BY_FILE, TRACKS
 from pwagents.agents.offline import FunctionClassifier, OfflinePolicy
 from pwagents.embedding import Embedder
 from pwagents.llm.prompts import official_prompts
+from pwagents.notebook import Run
 from pwagents.schema import Benchmark, Protocol, Task
 from pwagents.settings import BenchmarkNotebook
 from pwagents.shop.environment import Track, UserSimulator
@@ -20,7 +21,6 @@ from pwagents.users.llm import make_user
 from pwagents_old.benchmark.settings import read_functions
 from pwagents_old.llm.budget import Load, estimate
 from pwagents_old.llm.make import Models
-from pwagents_old.notebook.run import Run
 
 NO_MODEL = "No language model plays. To have one, set players.policy to openai:NAME or local:FOLDER."
 PROTOCOLS = {"leak_free": "leak-free", "published": "as published"}  # as tables call them
@@ -71,7 +71,7 @@ class MethodRoles:
         self.prompts = official_prompts(play.official_repo)
         self.functions = read_functions(play.functions_file, tasks)
         self.classifier = FunctionClassifier(benchmark.tasks["train"])
-        self.embedder = Embedder(run.cache_dir, settings.shop.max_tokens, batch_size=64)
+        self.embedder = Embedder(run.cache, settings.shop.max_tokens, batch_size=64)
         self._model = Models(players, run.store)
         self._users: dict[tuple[int, bool], UserSimulator | None] = {}
         self.offline = players.policy == "offline"

@@ -11,16 +11,16 @@ import pandas as pd
 
 from pwagents.agents.memory import Memory, Strategy, embed_behaviors
 from pwagents.agents.offline import RuleAgent
+from pwagents.notebook import Run
 from pwagents.results.metrics import GRADER
 from pwagents.results.statistics import summarise
 from pwagents.results.tables import recommender_name
 from pwagents.schema import TASK_TYPES, Benchmark, Protocol, Task, Trajectory
 from pwagents.settings import BenchmarkNotebook
 from pwagents.shop.environment import run_episode
+from pwagents.store import Episode
 from pwagents_old.benchmark.analyses_03 import frame_of, gains_of_memory
 from pwagents_old.benchmark.study import Study
-from pwagents.store import Episode
-from pwagents_old.notebook.run import Run
 
 NO_MEMORY = "Plain, no memory"
 # The plain agent with each memory (PersonalWAB, 5.1 and 6), as tables call it.

@@ -10,14 +10,14 @@ from pwagents.agents.interec import InteRecAgent, play_interec
 from pwagents.agents.methods import AGENTS, PUMA_BY_FILE
 from pwagents.data import load_benchmark
 from pwagents.data.splits import sample_tasks
+from pwagents.files import file_hash
+from pwagents.notebook import Run
 from pwagents.schema import Behavior, Benchmark, Protocol, Task, Trajectory
 from pwagents.settings import BenchmarkNotebook, plain
 from pwagents.shop.environment import DETAILS_FUNCTION, Environment, Shop, Track, UserSimulator
-from pwagents_old.benchmark.method_players import Cell, MethodRoles
 from pwagents.store import Episode, episodes
-from pwagents_old.notebook.run import Run
+from pwagents_old.benchmark.method_players import Cell, MethodRoles
 from pwagents_old.project import code_hash, project_path
-from pwagents.files import file_hash
 
 # The code that decides an episode of a prompting method.
 _PROMPTED = ("agents", "web", "embedding", "schema", "seeds", "users", "llm", "words")
@@ -40,7 +40,7 @@ class Study:
         self.benchmark, self.settings, self.folder = benchmark, settings, run.output_dir / "runs"
         self.tasks = sample_tasks(benchmark.tasks["test"], settings.play.max_tasks, settings.seed)
         self.sample = sample_tasks(self.tasks, settings.play.method_tasks, settings.seed)
-        self.shop = Shop.open(benchmark, settings.shop, settings.seed, run.cache_dir, settings.data)
+        self.shop = Shop.open(benchmark, settings.shop, settings.seed, run.cache, settings.data)
         self.roles = MethodRoles(settings, benchmark, self.sample, self.shop.embedder, run)
         self.facts = {"data": benchmark.content_hash, "shop": plain(settings.shop), "seed": settings.seed}
 

@@ -25,11 +25,11 @@ import pandas as pd
 from markupsafe import Markup
 
 from pwagents import engine
+from pwagents.notebook import SMOKE
 from pwagents_old.notebook.episodes import write_episodes
 from pwagents_old.notebook.execute import without_passwords
 from pwagents_old.notebook.pages import make_environment
 from pwagents_old.notebook.reference import REFERENCE, find_results, read_lines
-from pwagents_old.notebook.run import SMOKE_BANNER
 from pwagents_old.project import read_yaml
 
 _TITLE = re.compile(r'<td [^>]*class="gt_heading gt_title[^"]*"[^>]*>(.*?)</td>', re.DOTALL)
@@ -182,7 +182,7 @@ def build(output_dir: Path) -> Path:
     environment = make_environment(output_dir, autoescape=True)
     environment.globals |= {
         "preset": next((n.row["preset"] for n in notebooks if n.row), output_dir.name),
-        "pages": pages, "smoke_banner": SMOKE_BANNER, "n_episodes": n_episodes,
+        "pages": pages, "smoke_banner": SMOKE, "n_episodes": n_episodes,
         "headlines": headlines, "notebooks": notebooks, "left": left, "is_reference": output_dir == REFERENCE,
         "folder": output_dir.name,
     }  # fmt: skip

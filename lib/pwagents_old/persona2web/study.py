@@ -16,9 +16,9 @@ from typing import Any
 import pandas as pd
 
 from pwagents.embedding import Embedder
+from pwagents.notebook import Run
 from pwagents.settings import plain
 from pwagents_old.llm.make import Models
-from pwagents_old.notebook.run import Run
 from pwagents_old.persona2web.agent import ChatWebAgent
 from pwagents_old.persona2web.asked_user import answers_of
 from pwagents_old.persona2web.browser import ChromiumDriver
@@ -60,7 +60,7 @@ class Study:
 
     def __init__(self, settings: WebNotebook, run: Run):
         self.settings, self.folder = settings, run.output_dir / "runs"
-        self.embedder = Embedder(run.cache_dir, settings.study.max_tokens, batch_size=64)
+        self.embedder = Embedder(run.cache, settings.study.max_tokens, batch_size=64)
         self.world = self.world_of(settings.histories)
         self._models = Models(settings.players, run.store)
         policy = settings.players.policy
