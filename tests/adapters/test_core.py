@@ -93,7 +93,7 @@ def test_a_failure_outside_the_agent_is_no_reward(session, search):
 
 TINY = {
     "data": {"n_users": 12, "n_products": 300},
-    "shop": {"rec_dates": 1, "recommender": {"epochs": 1, "hidden": 8}},
+    "shop": {"rec_dates": 1, "recommender": {"epochs": 1}},
 }
 
 

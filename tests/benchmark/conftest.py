@@ -49,7 +49,7 @@ def settings(tmp_path_factory):
         output_dir=tmp_path_factory.mktemp("study"),
         seed=0,
         data=data | {"interests": (2, 15), "drift": 0.5, "completeness": 0.2},
-        shop={"max_tokens": 32, "rec_dates": 1, "recommender": {"epochs": 1, "hidden": 8}},
+        shop={"max_tokens": 32, "rec_dates": 1, "recommender": {"epochs": 1}},
         players={},
         play={"max_tasks": 30, "method_tasks": 6, "noise_seeds": 2},
     )
