@@ -15,7 +15,7 @@ ROOT = _LIBRARY.parents[1] if IS_CHECKOUT else Path.cwd()
 PARAMS = (ROOT if IS_CHECKOUT else _LIBRARY.parent / "pwagents") / "params"
 # Rooms whose modules have other names in the new package. Of each other room, its namesake there counts, too.
 _MOVED = {
-    "web": ("shop", "llm/prompts"),
+    "web": ("shop", "llm/prompts", "profiles/contextual"),
     "web/sasrec": ("shop/sasrec",),
     "agents": ("agents", "llm/prompts"),
     "agents/replies": ("agents/replies", "llm/fence", "llm/parts"),

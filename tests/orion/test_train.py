@@ -18,6 +18,7 @@ from pwagents_old.orion.sensitivity import play_worlds
 from pwagents_old.orion.settings import GrpoNotebook
 from pwagents_old.orion.study import make_study
 from pwagents_old.orion.train import RL, OrionModels, add_results, evaluator, player
+from pwagents_old.project import files_of_rooms
 from pwagents_old.rl.log import read_curves
 from pwagents_old.rl.settings import GrpoSettings, PpoSettings
 
@@ -166,20 +167,20 @@ def test_trainings_beside_each_other_have_their_study(models, study, ship, monke
     assert made == [[task.task_id for task in study.train_tasks[:n]] for n in (1, 2)]
 
 
-# What decides nothing, or is told in a key by itself: data by their hash, settings by their values.
+# What decides nothing, or stands in a key by itself: data by their hash, settings by their values.
 ASIDE = (
-    *("cache", "data", "engine", "evaluation", "errors", "notebook"),
-    *("portable", "progress", "project", "settings", "tasks", "threads"),
+    *("code", "data", "engine", "errors", "files", "portable", "progress", "project"),
+    *("results", "settings", "store", "tasks", "urls"),
 )
 
 
 def test_every_module_that_the_trainings_run_is_in_the_code_that_their_keys_tell():
-    graph = grimp.build_graph("pwagents", exclude_type_checking_imports=True)
+    graph = grimp.build_graph("pwagents", "pwagents_old", exclude_type_checking_imports=True)
     imported = {"pwagents_old.orion.train"} | graph.find_upstream_modules("pwagents_old.orion.train")
-    names = {module.removeprefix("pwagents.").replace(".", "/") for module in imported}
-    covered = (*RL, *ASIDE)
-    assert "orion/study" in names and "web/sasrec" in names and "rl/learner" in names
-    assert not {name for name in names if not any(f"{name}/".startswith(f"{room}/") for room in covered)}
+    assert {"pwagents_old.orion.study", "pwagents.shop.sasrec", "pwagents_old.rl.learner"} <= imported
+    covered = {file.removesuffix(".py").replace("/", ".") for file in files_of_rooms(*RL)}
+    left = {module for module in imported if not {module, f"{module}.__init__"} & covered}
+    assert {module.split(".")[1] for module in left} <= {*ASIDE}
 
 
 def test_a_world_has_its_own_people_and_trainings_and_the_runs_own_is_found(tiny, tmp_path):
