@@ -53,7 +53,7 @@ def test_the_tour_plays_by_itself_where_nobody_sits_at_the_keyboard():
     outputs = outputs_of("00_tour")
     assert not [output for output in outputs if output.output_type == "error"]
     shown = " ".join(output.get("data", {}).get("text/html", "") for output in outputs)
-    players = ("a simulated user, in your place", "you, the agent", "SFT", "GRPO", "LastBrand")
+    players = ("a simulated user, in your place", "you, the agent", "SFT", "GRPO", "MyAgent")
     assert all(player in shown for player in players)
     assert "00_tour finished" in outputs[-1].text
 
@@ -100,11 +100,9 @@ def printed(name):
 
 
 def test_every_episode_was_scored():
-    """A table of outcomes is written only where one was not: five memories, two protocols, 120 tasks; then
-    seven and eleven methods on 60 tasks."""
+    """Five memories, two protocols, 120 tasks; then eleven methods on 60 tasks."""
     said = printed("03_benchmark")
-    assert "All 1,200 episodes were scored." in said and "All 1,080 episodes were scored." in said
-    assert not list((FOLDER / "tables").glob("03_*outcomes*"))
+    assert "All 1,200 episodes were scored." in said and "All 660 episodes were scored." in said
 
 
 def test_notebooks_ran_on_the_same_data():
@@ -118,26 +116,17 @@ def test_notebooks_ran_on_the_same_data():
     assert all(row["peak_memory_mb"] > 0 and row["versions"]["torch"] for row in last.values())
 
 
-def test_the_offline_policy_stays_out_of_the_papers_tables_and_makes_no_empty_ones():
-    model_only = ("table_3", "table_4", "estimate", "problems", "costs", "adversarial")
-    made = {path.stem for path in (FOLDER / "tables").glob("03_*")}
-    assert made and not made & {f"03_{name}" for name in model_only}
-    assert printed("03_benchmark").count("players.policy") >= 3, "cells say how to get them"
-    for name in ("03_methods_single_turn", "03_methods_multi_turn"):
-        assert "Plumbing check" in (FOLDER / "tables" / f"{name}.html").read_text()
+def test_the_offline_policy_stays_out_of_the_papers_tables():
+    assert "no language model is asked" in printed("03_benchmark")
+    assert "Plumbing check" in (FOLDER / "tables" / "03_methods_multi_turn.html").read_text()
+    assert "source" not in table("03_methods_multi_turn")
 
 
-def test_every_method_ran_in_its_tracks_and_asking_takes_steps():
-    single, multi = table("03_methods_single_turn"), table("03_methods_multi_turn").set_index("method")
+def test_every_method_was_played_and_asking_takes_steps():
+    multi = table("03_methods_multi_turn").set_index("method")
     # Methods that differ in their prompt alone are one row; RecMind's memory is longer than the last 20.
-    assert len(single) == 5 and len(multi) == 6
-    assert (multi["overall: steps"] > 2).all() and (
-        multi["overall: official"] >= multi["overall: final"]
-    ).all()
-
-
-def test_the_simulated_user_gave_nothing_away():
-    assert (table("03_simulator")["leak rate"] == 0).all()
+    assert len(multi) == 6 and (multi["overall: steps"] > 2).all()
+    assert (multi["overall: official"] >= multi["overall: final"]).all()
 
 
 def test_the_oracle_solves_every_web_task_and_nobody_does_without_a_history():

@@ -54,6 +54,7 @@ from pwagents.settings import (
 SMOKE = "Preset smoke: this run only shows that everything works. The preset laptop makes real numbers."
 # Folders that decide results: a stray file elsewhere, such as an executed notebook, changes none.
 DECIDING = ("lib", "notebooks", "params")
+PENDING = Html("<p><b>Answer.</b> It stands here once the notebook has run to its end.</p>")
 PACKAGES = ("torch", "transformers", "numpy", "pwagents")
 
 
@@ -175,6 +176,14 @@ class Run:
         stamp = " · ".join([name, *(f"{fact}: {value}" for fact, value in facts.items())])
         save_figure(plot, name, data, output_dir=self.output_dir, stamp=stamp, **options)
 
+    def answer(self, *sentences: str) -> None:
+        """Show the notebook's answer, and put it at the top, where :func:`start` left a place for it."""
+        from IPython.display import Markdown, display, update_display
+
+        text = Markdown(f"**Answer.** {' '.join(sentences)}")
+        update_display(text, display_id=f"answer-{self.number}")
+        display(text)
+
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
         """Add the wall-clock of the ``with`` block to the journal row, also if it raises."""
@@ -243,6 +252,8 @@ def start(
     run = Run.begin(notebook, settings, made_from=made_from, notes=notes)
     if settings.preset == "smoke":
         _display(banner(SMOKE))
+    if notebook in NOTEBOOKS:  # it ends with its answer
+        _display(PENDING, display_id=f"answer-{run.number}")
     _display(settings_table(settings, changes(parameters)))
     return settings, run
 
@@ -299,12 +310,13 @@ def settings_table(settings: NotebookSettings, changed: Mapping[str, Any]) -> Ht
     return Html(f'<div style="max-height: 32em; overflow-y: auto">{shown.html}</div>')
 
 
-def outcomes(episodes: pd.DataFrame, by: Sequence[str]) -> Any:
-    """Return how episodes ended, see :func:`count_ends`, to be displayed; a line if all were scored."""
+def outcomes(episodes: pd.DataFrame, by: Sequence[str]) -> None:
+    """Show how episodes ended, see :func:`count_ends`; a line if all were scored."""
     counts = count_ends(episodes, by)
     if counts.empty:
-        return f"All {len(episodes):,} episodes were scored."
-    return render_table(counts, "outcomes", title="How the episodes ended")
+        print(f"All {len(episodes):,} episodes were scored.")
+    else:
+        _display(render_table(counts, "outcomes", title="How the episodes ended"))
 
 
 def count_ends(episodes: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
@@ -348,9 +360,9 @@ def find_versions() -> dict[str, str | None]:
     return versions
 
 
-def _display(shown: Any) -> None:
+def _display(shown: Any, **options: Any) -> None:
     from IPython import get_ipython
     from IPython.display import display
 
     if get_ipython():
-        display(shown)
+        display(shown, **options)

@@ -313,7 +313,10 @@ class BenchmarkNotebook(NotebookSettings):
     play: PlaySettings
 
 
-NOTEBOOKS: dict[str, type[NotebookSettings]] = {"03_benchmark": BenchmarkNotebook}
+NOTEBOOKS: dict[str, type[NotebookSettings]] = {
+    "00_tour": NotebookSettings,
+    "03_benchmark": BenchmarkNotebook,
+}
 
 
 def load_settings(notebook: str, parameters: Mapping[str, Any], kind: type[Kind] | None = None) -> Kind:

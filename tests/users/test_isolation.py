@@ -9,9 +9,9 @@ import pytest
 from pwagents.llm.chat import ChatModel, Reply, Request
 from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
-from pwagents_old.benchmark.adversarial import adversarial_questions, ask_about
 
 from .conftest import is_leak, results, talk
+from .questions import adversarial_questions, ask_about
 
 
 class Traitor(ChatModel):

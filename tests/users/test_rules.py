@@ -10,9 +10,9 @@ from pwagents.profiles.contextual import ContextualProfile, ProfileLine
 from pwagents.schema import TASK_TYPES, Product, Review, UserProfile
 from pwagents.users.difficult import DIFFICULT, ImpatientUser, VagueUser, WrongUser
 from pwagents.users.rules import RuleUser
-from pwagents_old.benchmark.adversarial import ordinary_questions
 
 from .conftest import LAMP, is_leak, lamp_task, look_up, results, review, talk
+from .questions import ordinary_questions
 
 PROFILE = UserProfile(
     **dict.fromkeys(UserProfile.model_fields, "x") | {"focus_aspect": "Quality, brand reputation"}

@@ -18,6 +18,7 @@ from pwagents.results.style import (
     draw_points,
     escape_math,
     legend_above,
+    set_title,
     styled,
 )
 from pwagents.schema import TASK_TYPES
@@ -69,7 +70,7 @@ def plot_intervals(
         ax.set_xlim(xlim[0] - margin, xlim[1] + margin)
     if hue is not None:
         legend_above(fig, marks.values(), marks)
-    ax.set_title(escape_math(title))
+    set_title(fig, title)
     return fig
 
 
@@ -175,7 +176,7 @@ def plot_bars(
 
 
 @styled
-def plot_transitions(transitions: pd.DataFrame):
+def plot_transitions(transitions: pd.DataFrame, *, title: str = ""):
     """Draw :func:`action_transitions`; PersonalWAB has a chord diagram (Figure 8)."""
     import matplotlib.pyplot as plt
     import seaborn as sns
@@ -201,11 +202,12 @@ def plot_transitions(transitions: pd.DataFrame):
         ax.tick_params(axis="y", rotation=0)
     axes[0, 0].set_ylabel("action")
     fig.colorbar(axes[0, 0].collections[0], ax=axes, label="share of what follows", shrink=0.7)
+    set_title(fig, title)
     return fig
 
 
 @styled
-def plot_attempts(numbers: pd.DataFrame):
+def plot_attempts(numbers: pd.DataFrame, *, title: str = ""):
     """Draw :func:`attempts_by_number`: tasks as bars, result accuracy as lines."""
     import matplotlib.pyplot as plt
     import seaborn as sns
@@ -229,4 +231,5 @@ def plot_attempts(numbers: pd.DataFrame):
     legend = legend_above(fig, *axes[1, 0].get_legend_handles_labels(), columns=2)
     for line in legend.get_lines():  # the colors are of the types
         line.set(color=NEUTRAL, markeredgecolor=NEUTRAL)
+    set_title(fig, title)
     return fig

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import wraps
 from itertools import cycle
+from textwrap import wrap
 
 import pandas as pd
 
@@ -124,6 +125,18 @@ def legend_above(fig, *marks_and_names, columns: int = 4):
         if n == 1 or legend.get_window_extent().width <= fig.bbox.width:
             return legend
         legend.remove()
+
+
+def set_title(fig, title: str) -> None:
+    """Put a title above a figure and its legend, in lines as long as the figure is wide."""
+    if not title:
+        return
+    lines = wrap(title, int(7 * fig.get_figwidth()))
+    text = escape_math("\n".join(lines))
+    if fig.legends:  # constrained layout would put a title of the figure's own over the legend
+        fig.legends[0].set_title(text, prop={"size": "large"})
+    else:
+        fig.suptitle(text, fontsize="large")
 
 
 def escape_math(text) -> str:

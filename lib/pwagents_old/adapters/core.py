@@ -98,7 +98,7 @@ def load_tasks(
         return study.environment(task, track, history=benchmark.history(task, split))
 
     playable = {task.task_id: task for task in chosen if task.type != "review" or task.review.text.strip()}
-    return TaskSet(playable, start, METHODS["Last memory"](study.roles.setup(track)))
+    return TaskSet(playable, start, METHODS["Last memory"](study.setup(track)))
 
 
 class Answer(NamedTuple):

@@ -76,7 +76,7 @@ def evaluate(
     run = Run.begin("evaluate", settings, notes=notes)
     study = Study.load(settings, run)
     if model:
-        name, stored = name or f"{method}, {study.roles.name}", ""
+        name, stored = name or f"{method}, {study.policy_name}", ""
         records = study.play(method, track)
     else:
         name = name or own_agent.name_of(agent)

@@ -2,26 +2,39 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from pwagents.files import write_aside
 from pwagents.notebook import Run
-from pwagents.results.metrics import GRADER, grade
+from pwagents.results.metrics import GRADER, grade, records_frame
 from pwagents.results.references import score_references, with_references
 from pwagents.results.statistics import by_task
 from pwagents.results.viewer import show_episodes
-from pwagents.schema import Benchmark, Task
+from pwagents.schema import Benchmark, Task, Usage
 from pwagents.shop.environment import Track
 from pwagents.store import Episode
-from pwagents_old.benchmark.analyses_03 import COSTS, MULTI_TURN, SINGLE_TURN, costs, frame_of
 from pwagents_old.benchmark.study import Study
 from pwagents_old.llm.make import notes
 
+# Metrics as the tables of each track call them.
+SINGLE_TURN = {"function_accuracy": "function", "result_official": "result"}
+MULTI_TURN = SINGLE_TURN | {"result_official": "official", "result_final": "final", "steps": "steps"}
+# What a task costs, and the format of each column.
+COSTS = {
+    "calls": ".2f",
+    "prompt tokens": ",.0f",
+    "reply tokens": ",.0f",
+    "US dollars": ".5f",
+    "replies parted": ".2f",
+    "user's tokens": ",.0f",
+    "user's US dollars": ".5f",
+}
 COST = "cost of a task"  # heading over the columns of costs, where a language model plays
 _FUNCTION = "Function: the right one, with well-formed parameters."
 _COLUMNS = {
@@ -80,7 +93,7 @@ def write_evaluation(
     runs = {name: records}
     metrics = MULTI_TURN if track == "multi_turn" else SINGLE_TURN
     beside = score_references(study.shop, study.tasks, study.settings.seed)
-    means, cells = by_task(with_references(frame_of(runs), beside), metrics)
+    means, cells = by_task(with_references(records_frame(records).assign(method=name), beside), metrics)
     for spent in costs(runs)[[*COSTS]].to_dict("records"):  # one, or none where no model was asked
         for column, value in spent.items():
             means[COST, column] = pd.Series({name: value})
@@ -135,3 +148,21 @@ def _write_page(path: Path, name: str, study: Study, records: Sequence[Episode])
     look = "body{font:14px/1.5 sans-serif;margin:16px;background:#fff;color:#222}summary{cursor:pointer}"
     text = f"{head}<title>{escape(name)}</title><style>{look}</style>{''.join(parts)}</html>"
     write_aside(path, text.encode("utf-8", "replace"))  # what a model wrote may hold lone surrogates
+
+
+def costs(runs: Mapping[str, Sequence[Episode]]) -> pd.DataFrame:
+    """Average what a task costs by method: ``method, tasks``, :data:`COSTS`; no row where no model played.
+
+    Replies that came from the store count as what they cost when they were made.
+    """
+    rows = []
+    for name, records in runs.items():
+        spent = []
+        for played in (record.trajectory for record in records if record.outcome == "scored"):
+            agent, user = played.usage, sum((step.user_usage or Usage() for step in played.steps), Usage())
+            tokens = agent.calls, agent.prompt_tokens, agent.completion_tokens
+            spent.append((*tokens, agent.usd, agent.parted, user.tokens, user.usd))
+        if spent:
+            rows.append((name, len(spent), *np.mean(spent, axis=0)))
+    frame = pd.DataFrame(rows, columns=["method", "tasks", *COSTS])
+    return frame if frame[[*COSTS]].to_numpy().any() else frame.iloc[:0]

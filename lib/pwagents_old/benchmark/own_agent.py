@@ -35,7 +35,7 @@ KINDS = (
 )
 # The code that decides an episode of an agent of one's own.
 _PLAYED = ("agents", "web", "users", "llm", "embedding", "words", "schema", "seeds")
-_PLAYED += ("benchmark/study", "benchmark/method_players", "benchmark/own_agent")
+_PLAYED += ("benchmark/study", "benchmark/own_agent")
 _AGAIN = "infrastructure_error"
 _TRIED = 3  # tasks after which an agent that meets the same error on each is given up
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from pwagents.embedding import Embedder
 from pwagents.schema import Benchmark
 from pwagents_old.benchmark.settings import ProfilePlayers
-from pwagents.embedding import Embedder
 from pwagents_old.llm.budget import Load, estimate
 from pwagents_old.llm.make import Models
 from pwagents_old.profiles.catalogue import Catalogue

@@ -1,14 +1,10 @@
 """Settings of the notebooks on the benchmark itself: data, profiles, baselines."""
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import BeforeValidator, NonNegativeInt, PositiveInt, TypeAdapter
+from pydantic import NonNegativeInt, PositiveInt
 
-from pwagents.errors import DataError
-from pwagents.schema import FUNCTION_OF, Task
 from pwagents.settings import Group, NotebookSettings, Players, S, player
-from pwagents_old.project import project_path
 
 
 class ShowSettings(Group):
@@ -71,32 +67,3 @@ class ProfilesNotebook(NotebookSettings):
 
     players: ProfilePlayers
     profiles: ProfileSettings
-
-
-def read_functions(file: str, tasks: Sequence[Task]) -> dict[str, str]:
-    """Read which function PUMA's fine-tuned model named for an instruction; nothing where there is no file.
-
-    Args:
-        file: JSON: instruction -> function (empty where the model named none), or a list of them.
-        tasks: those whose instructions must be in it.
-
-    Raises:
-        DataError: the file is no such object, or lacks an instruction.
-    """
-    path = project_path(file)
-    if not file or not path.exists():
-        return {}
-    # Of a list, which published scripts write, the first counts.
-    first = BeforeValidator(lambda named: named[0] if isinstance(named, list) and named else named)
-    function = Annotated[Literal["", *FUNCTION_OF.values()], first]
-    try:
-        functions = TypeAdapter(dict[str, function]).validate_json(path.read_bytes())
-    except ValueError as error:
-        expected = "one JSON object: instruction -> the name of a function"
-        raise DataError(path, "-", "(file)", " ".join(str(error).split())[:400], expected) from error
-    for task in tasks:
-        is_playable = task.type != "review" or task.review.text
-        if is_playable and task.instruction not in functions:
-            wrong, expected = "no function for its instruction", "one for every test task"
-            raise DataError(path, f"task {task.task_id}", "instruction", wrong, expected)
-    return functions

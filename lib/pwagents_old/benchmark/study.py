@@ -1,48 +1,60 @@
-"""Notebook 03's episodes: which tasks are played, in which shop and by whom, and the record of each."""
+"""Where agents are evaluated: tasks, shop and user of notebook 03's settings, leak-free, and the records."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-import pandas as pd
-
-from pwagents.agents.interec import InteRecAgent, play_interec
-from pwagents.agents.methods import AGENTS, PUMA_BY_FILE
+from pwagents.agents.chat import Setup
+from pwagents.agents.methods import PUMA_BY_FILE
+from pwagents.agents.offline import FunctionClassifier, OfflinePolicy
+from pwagents.agents.play import make_player, read_functions
 from pwagents.data import load_benchmark
 from pwagents.data.splits import sample_tasks
-from pwagents.files import file_hash
+from pwagents.embedding import Embedder
+from pwagents.llm.prompts import official_prompts
 from pwagents.notebook import Run
-from pwagents.schema import Behavior, Benchmark, Protocol, Task, Trajectory
+from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.settings import BenchmarkNotebook, plain
-from pwagents.shop.environment import DETAILS_FUNCTION, Environment, Shop, Track, UserSimulator
+from pwagents.shop.environment import Environment, Shop, Track
 from pwagents.store import Episode, episodes
-from pwagents_old.benchmark.method_players import Cell, MethodRoles
-from pwagents_old.project import code_hash, project_path
+from pwagents_old.llm.make import Models
+from pwagents_old.project import code_hash
+from pwagents.users.llm import make_user
 
 # The code that decides an episode of a prompting method.
-_PROMPTED = ("agents", "web", "embedding", "schema", "seeds", "users", "llm", "words")
-_PROMPTED += ("benchmark/study", "benchmark/method_players")
+_PROMPTED = ("agents", "web", "embedding", "schema", "seeds", "users", "llm", "words", "benchmark/study")
 _code_hash = cache(code_hash)
 
 
 class Study:
-    """Plays methods on the test tasks of a benchmark. Episodes that are stored already are not played again.
+    """Plays agents on the test tasks of a benchmark. Episodes that are stored already are not played again.
 
     Attributes:
         tasks: the test tasks, or a sample of them.
-        sample: those of them that the prompting methods play.
+        sample: those of them that are played.
         shop: where they are played.
-        roles: by whom.
+        user: answers in the multi-turn track; None: nobody.
+        policy: a language model, or the offline policy in its place.
         facts: what decides every episode, for the keys of records.
     """
 
     def __init__(self, benchmark: Benchmark, settings: BenchmarkNotebook, run: Run):
         self.benchmark, self.settings, self.folder = benchmark, settings, run.output_dir / "runs"
-        self.tasks = sample_tasks(benchmark.tasks["test"], settings.play.max_tasks, settings.seed)
-        self.sample = sample_tasks(self.tasks, settings.play.method_tasks, settings.seed)
-        self.shop = Shop.open(benchmark, settings.shop, settings.seed, run.cache, settings.data)
-        self.roles = MethodRoles(settings, benchmark, self.sample, self.shop.embedder, run)
-        self.facts = {"data": benchmark.content_hash, "shop": plain(settings.shop), "seed": settings.seed}
+        players, seed = settings.players, settings.seed
+        self.tasks = sample_tasks(benchmark.tasks["test"], settings.play.max_tasks, seed)
+        self.sample = sample_tasks(self.tasks, settings.play.method_tasks, seed)
+        self.shop = Shop.open(benchmark, settings.shop, seed, run.cache, settings.data)
+        self.prompts = official_prompts(settings.play.official_repo)
+        model_of = Models(players, run.store)  # one store and one budget for both roles
+        self.user = make_user(players.user, model_of, benchmark, seed, self.prompts.texts)
+        if players.policy == "offline":
+            self.policy = OfflinePolicy(FunctionClassifier(benchmark.tasks["train"]))
+            self.policy_name = "offline policy"
+        else:
+            self.policy = model_of(players.policy)
+            self.policy_name = self.policy.name
+        self.embedder = Embedder(run.cache, settings.shop.max_tokens, batch_size=64)
+        self.facts = {"data": benchmark.content_hash, "shop": plain(settings.shop), "seed": seed}
 
     @classmethod
     def load(cls, settings: BenchmarkNotebook, run: Run) -> "Study":
@@ -50,40 +62,16 @@ class Study:
         benchmark, _ = load_benchmark(settings.data, settings.seed)
         return cls(benchmark, settings, run)
 
-    def __str__(self) -> str:
-        """Say what is played, and what the recommenders know, in a line each."""
-        users = {task.user_id for task in self.tasks}
-        dates = [f"{pd.to_datetime(date, unit='ms'):%Y-%m-%d}" for date in self.shop.recommenders.dates]
-        by_file = f"{PUMA_BY_FILE}: left out, as there is no play.functions_file (notebook 04 writes one)"
-        if self.roles.functions:
-            by_file = f"{PUMA_BY_FILE}: functions of {self.settings.play.functions_file}"
-        return (
-            f"{len(self.tasks):,} test tasks of {len(users):,} users\n"
-            f"{len(dates)} recommender(s), knowing what lies before {', '.join(dates)}\n"
-            f"{by_file}"
-        )
-
     def environment(
-        self,
-        task: Task,
-        track: Track = "single_turn",
-        *,
-        user: UserSimulator | None = None,
-        protocol: Protocol = "leak_free",
-        history: Sequence[Behavior] | None = None,
+        self, task: Task, track: Track = "single_turn", history: Sequence[Behavior] | None = None
     ) -> Environment:
-        """Begin an episode; multi-turn, ``user`` answers, by default the settings'.
+        """Begin an episode; multi-turn, the settings' user answers.
 
         Args:
-            history: what the agent may know of the user's past, if it differs from the protocol's.
+            history: what the agent may know of the user's past, if it differs from what leak-free shows.
         """
-        if track == "multi_turn" and user is None:
-            user = self.roles.user(protocol=protocol)
-        return Environment(self.shop, task, track, protocol, user, history=history)
-
-    def history(self, task: Task, protocol: Protocol = "leak_free") -> tuple[Behavior, ...]:
-        """Return the past behaviours that an agent may see."""
-        return self.benchmark.history(task, "test", protocol)
+        user = self.user if track == "multi_turn" else None
+        return Environment(self.shop, task, track, user=user, history=history)
 
     def params(self, *code: str, **others: Any) -> dict[str, Any]:
         """Return what decides an episode, for the key of its record.
@@ -115,53 +103,34 @@ class Study:
             **fields,
         )
 
-    def play_all(self, track: Track) -> dict[Cell, dict[str, list[Episode]]]:
-        """Play every prompting method of the track on the sample, in every cell."""
-        return {
-            cell: {method: self.play(method, track, cell=cell) for method in self.roles.methods(track)}
-            for cell in self.roles.cells
-        }
-
-    def play(
-        self, method: str, track: Track, seed: int | None = None, cell: Cell | None = None
-    ) -> list[Episode]:
-        """Play a method of :data:`TRACKS` on the sample, in its order.
+    def setup(self, track: Track, functions: dict[str, str] | None = None) -> Setup:
+        """Return what the prompting methods are made from.
 
         Args:
-            seed: of the method and of the user who answers; the run's where none is given.
-            cell: the first of the study's where none is given.
+            functions: instruction -> function, as PUMA's fine-tuned model named it.
+        """
+        return Setup(
+            self.policy,
+            self.benchmark.products,
+            track,
+            # Published agents compare whole records, as long as MiniLM reads.
+            embedder=self.shop.embedder if self.prompts.texts else self.embedder,
+            identify=functions.__getitem__ if functions else None,
+            prompts=self.prompts.texts,
+            seed=self.settings.seed,
+        )
+
+    def play(self, method: str, track: Track) -> list[Episode]:
+        """Play a method of :data:`pwagents.agents.methods.TRACKS` on the sample, in its order.
 
         Raises:
             InfrastructureError: some episode could not be played. All others are stored.
         """
-        roles, cell = self.roles, cell or self.roles.cells[0]
-        setup, protocol = roles.setup(track, seed, cell, method), cell.protocol
-        user = roles.user(seed, protocol) if track == "multi_turn" else None
-        memory: dict[str, Any] | None = None
-        if AGENTS[method] is InteRecAgent:
-            # Its memory goes from task to task, so it makes an agent for each.
-            memory, trained = {}, {task.user_id for task in self.benchmark.tasks["train"]}
-
-            def solve(task: Task, profile: dict[str, Any]) -> tuple[Trajectory, dict[str, Any]]:
-                environment = Environment(self.shop, task, track, protocol, user)
-                first = None
-                if protocol == "published" and task.user_id in trained:
-                    # What its files call history: all before the first train task.
-                    begin = self.benchmark.first_task(task.user_id, "train")
-                    first = self.benchmark.before(task.user_id, begin)
-                return play_interec(setup, environment, profile, first)
-        else:
-            agent = AGENTS[method](setup)
-            details = DETAILS_FUNCTION in getattr(agent, "functions", ())
-
-            def solve(task: Task) -> Trajectory:
-                return Environment(self.shop, task, track, protocol, user, details).play(agent)
-
-        facts = {"track": track, "run_seed": setup.seed, "protocol": protocol, "items": cell.items}
-        facts |= self.shop.facts(protocol)
-        if setup.identify:
-            facts["functions"] = file_hash(project_path(self.settings.play.functions_file))
-        facts |= self.settings.players.facts("user") | {"prompts": roles.prompts.origin}
-        fields = {"method": method, "model": cell.policy, "params": self.params(*_PROMPTED, **facts)}
-        records = self.run(self.sample, solve, f"03_methods_{track}.jsonl", memory, **fields)
-        return records
+        functions = {}
+        if method == PUMA_BY_FILE:
+            functions = read_functions(self.settings.play.functions_file, self.sample)
+        solve, memory = make_player(method, self.setup(track, functions), self.shop, user=self.user)
+        facts = {"track": track, "functions": functions, "prompts": self.prompts.origin}
+        facts |= self.settings.players.facts("user")
+        fields = {"method": method, "model": self.policy_name, "params": self.params(*_PROMPTED, **facts)}
+        return self.run(self.sample, solve, f"03_methods_{track}.jsonl", memory, **fields)

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from pwagents.schema import TASK_TYPES, UserProfile
 from pwagents.results.style import PALETTE, escape_math, legend_above, styled
+from pwagents.schema import TASK_TYPES, UserProfile
 from pwagents_old.profiles.consistency import chance
 from pwagents_old.profiles.llm import options
 from pwagents_old.profiles.types import OTHER

@@ -55,8 +55,8 @@ TASKS = (*TASK_TYPES, MEAN)
 COLUMNS = ("name", "task", "value", "low", "high", "n_tasks", "n_seeds", "notebook")
 # Paper and table -> the tables of notebooks whose rows stand below it.
 MADE = {
-    ("PersonalWAB", "Table 3"): ("03_single_turn_with_paper", "03_table_3", "04_table_3"),
-    ("PersonalWAB", "Table 4"): ("03_table_4",),
+    ("PersonalWAB", "Table 3"): ("03_single_turn_with_paper", "04_table_3"),
+    ("PersonalWAB", "Table 4"): ("03_methods_multi_turn",),
     ("Orion", "Table 1"): ("05_orion_table_1", "06_orion_table_1"),
 }
 
@@ -176,8 +176,8 @@ def build_paper_table(output_dir: Path, paper: str, table: str, lines: pd.DataFr
         over[METHODS[name].method] = ", ".join([*means, f"{own['n_seeds'].iloc[0]} seeds"])
     for name in MADE[paper, table]:
         path = folder / "tables" / f"{name}.csv"
-        if path.exists():
-            made = pd.read_csv(path)
+        # Methods that rules play have no row below the paper's: their table has no source.
+        if path.exists() and "source" in (made := pd.read_csv(path)):
             ours = made[made["source"] == "here"]
             # A row's name is "backbone (method)".
             reached = ours["row"].str.extract(r"\(([^()]*)\)$")[0].map(over).fillna("")

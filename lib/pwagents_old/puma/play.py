@@ -19,11 +19,10 @@ from pwagents.agents.offline import FunctionClassifier, RuleAgent
 from pwagents.data.splits import sample_tasks
 from pwagents.progress import progress
 from pwagents.schema import Action, Protocol, Task, Trajectory
+from pwagents.results.metrics import mark_targets, records_frame
 from pwagents.settings import plain
 from pwagents.shop.environment import Agent
-from pwagents_old.benchmark.plain import tell_repurchases
 from pwagents.store import Episode, episodes
-from pwagents.results.metrics import records_frame
 from pwagents_old.lm.launch import side_by_side
 from pwagents_old.project import code_hash
 from pwagents.files import write_aside
@@ -180,7 +179,7 @@ def play_anew(
 
     Returns:
         Run -> one row an episode, with ``target``, whether its product was bought before
-        (:func:`pwagents_old.benchmark.plain.tell_repurchases`).
+        (:func:`pwagents.results.metrics.mark_targets`).
 
     Raises:
         InfrastructureError: some episode could not be played.
@@ -195,7 +194,7 @@ def play_anew(
                 records += play_plain(study, make_plain_agent(study))
             else:
                 records += play(study, name, methods[name], models[name])
-        frames[run] = tell_repurchases(records_frame(records), study.worlds.tested)
+        frames[run] = mark_targets(records_frame(records), study.worlds.tested)
     return frames
 
 

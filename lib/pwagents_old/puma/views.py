@@ -7,6 +7,7 @@ import pandas as pd
 from pwagents.results.tables import recommender_name
 from pwagents.schema import TASK_TYPES
 from pwagents.store import Episode
+from pwagents.results.statistics import summarise
 from pwagents_old.puma.labels import Label, Pair, as_text
 from pwagents_old.puma.study import PumaStudy
 
@@ -82,3 +83,20 @@ def ids_note(records: Sequence[Episode], products: Collection[str]) -> str:
     note = f"Share of the ids in recommendation calls that are products: {note}."
     unable = ", ".join(method for method, share in shares.items() if share < COPIES)
     return f"{note} This backbone cannot copy ids in the rows {unable}." if unable else note
+
+
+def results_by_target(worlds: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Average result accuracy by task type and by whether the target was bought before.
+
+    Args:
+        worlds: name -> episodes with ``target`` (:func:`pwagents.results.metrics.mark_targets`).
+
+    Returns:
+        As of :func:`~pwagents.results.statistics.summarise`, by ``world, type, target`` and ``method``.
+    """
+    rows = pd.concat([results.assign(world=world) for world, results in worlds.items()])
+    everything = pd.concat([rows.assign(target="all"), rows])
+    means = summarise(everything, ["world", "type", "target", "method"], ["result_official"])
+    order = {name: i for i, name in enumerate((*worlds, *TASK_TYPES, "all", "bought before", "new"))}
+    by = ["world", "type", "target"]
+    return means.sort_values(by, key=lambda names: names.map(order), kind="stable", ignore_index=True)

@@ -6,12 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pwagents.results.metrics import grade
-from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Behavior, Benchmark, Product, Review, Task
-from pwagents.seeds import rng
-from pwagents.shop.environment import Environment, Shop
-from pwagents.shop.sasrec import RecommendersByTime
-from pwagents_old.benchmark.leaderboard import (
+from pwagents.agents import methods
+from pwagents.agents.chat import Setup
+from pwagents.agents.offline import FunctionClassifier, OfflinePolicy
+from pwagents.results.leaderboard import (
     BEST,
     MALFORMED,
     NEGATIVE,
@@ -22,8 +20,15 @@ from pwagents_old.benchmark.leaderboard import (
     export_results,
     score_calls,
     score_episode,
-    worth_of_rules,
+    score_rules,
 )
+from pwagents.results.metrics import grade
+from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Behavior, Benchmark, Product, Review, Task
+from pwagents.seeds import rng
+from pwagents.shop.environment import Environment, Shop, run_episode
+from pwagents.shop.sasrec import RecommendersByTime
+from pwagents.shop.search import build_search_engine
+from pwagents.users.rules import RuleUser
 
 from ..official_code import Endpoint, needs_clone, published_code, published_functions
 from ..personalwab_files import records
@@ -72,8 +77,8 @@ def shop():
         fields = {"task_id": f"t{i}", "user_id": "U", "type": TASK_TYPES[i % 3], "instruction": f"Do {i}"}
         tasks.append(Task(**fields, target=asin, **about))
     benchmark = Benchmark("fixture", PRODUCTS, {"U": tuple(past)}, {"train": (), "test": tuple(tasks)})
-    always = RecommendersByTime([0], [Engine])
-    return Shop(benchmark, Engine, always, SimpleNamespace(cosine=cosine))
+    recommenders = SimpleNamespace(at=lambda timestamp: Engine)
+    return Shop(benchmark, Engine, recommenders, SimpleNamespace(cosine=cosine))
 
 
 @pytest.fixture(scope="module")
@@ -105,15 +110,11 @@ def test_without_a_rule_the_scores_are_ours(shop, episodes):
         assert score_episode(shop, task, played, (BEST,)) == (ours.function_accuracy, ours.result_official)
 
 
-def test_each_rule_says_what_it_is_worth_by_itself(shop, episodes):
-    study = SimpleNamespace(
-        sample=[task for _, task, _ in episodes],
-        shop=shop,
-        roles=SimpleNamespace(cells=[SimpleNamespace(protocol="leak_free")]),
-    )
+def test_each_rule_changes_what_it_should(shop, episodes):
+    tasks = [task for _, task, _ in episodes]
     played = [SimpleNamespace(trajectory=t) for *_, t in episodes[:-1]]
     played.append(SimpleNamespace(trajectory=episodes[-1][-1].model_copy(update={"end": "refused"})))
-    table = worth_of_rules(study, {"mine": played}).set_index("rule")
+    table = score_rules(shop, tasks, {"mine": played}).set_index("rule")
     assert list(table.index) == ["ours", *RULES, "all, as the published code"]
     assert table.loc["ours", "episodes"] == 0 and (table["episodes"].drop("ours") > 0).all()
     better = table["result accuracy"] - table.loc["ours", "result accuracy"]
@@ -130,19 +131,29 @@ def test_an_empty_review_is_compared_as_the_published_code_does(shop):
     assert score == (1, cosine("No review provided.", task.review.text))
 
 
-def test_a_stored_run_is_exported_with_prompts_actions_and_both_accuracies(study, tmp_path):
-    for method, track in {"Last memory": "single_turn", "InteRecAgent": "multi_turn"}.items():
-        file = export_results(study, method, track, tmp_path / "new" / "results.json")
-        results, played = json.loads(file.read_text()), study.play(method, track)
-        assert len(results) == len(study.sample) == len(played)
-        for result, task, record in zip(results, study.sample, played, strict=True):
-            assert study.benchmark.tasks["test"][result["task_id"]] is task
-            assert result["info"]["task"]["target"] == task.target
-            told = result["traj"]
-            assert told[0]["role"] == "system" and task.instruction in told[1]["content"]
-            n_calls = [step for step in record.trajectory.steps if step.action.name in FUNCTION_OF.values()]
-            assert len(result["action_acc"]) == len(result["res_acc"]) == len(n_calls)
-            assert len(result["info"]["usage"]["completion_tokens"]) == len(record.trajectory.steps)
+@pytest.mark.parametrize(("name", "track"), [("Last memory", "single_turn"), ("InteRecAgent", "multi_turn")])
+def test_a_run_is_exported_with_prompts_and_both_accuracies(benchmark, embedder, name, track, tmp_path):
+    engine = build_search_engine(benchmark.products)
+    market, tasks = Shop(benchmark, engine, RecommendersByTime((), ()), embedder), benchmark.tasks["test"][:6]
+    policy = OfflinePolicy(FunctionClassifier(benchmark.tasks["train"]))
+    setup = Setup(policy, benchmark.products, track, embedder)
+    agent = methods.METHODS[name](setup)
+    user = RuleUser(benchmark.products) if track == "multi_turn" else None
+    played = [run_episode(market, task, agent, track, user=user) for task in tasks]
+    records = [SimpleNamespace(trajectory=each, memory=None) for each in played]
+    file = export_results(
+        market, tasks, records, lambda record: agent, tmp_path / "new" / "results.json", track=track
+    )
+    results = json.loads(file.read_text())
+    assert len(results) == len(tasks)
+    for result, task, episode in zip(results, tasks, played, strict=True):
+        assert benchmark.tasks["test"][result["task_id"]] is task
+        assert result["info"]["task"]["target"] == task.target
+        messages = result["traj"]
+        assert messages[0]["role"] == "system" and task.instruction in messages[1]["content"]
+        n_calls = [step for step in episode.steps if step.action.name in FUNCTION_OF.values()]
+        assert len(result["action_acc"]) == len(result["res_acc"]) == len(n_calls)
+        assert len(result["info"]["usage"]["completion_tokens"]) == len(episode.steps)
 
 
 @needs_clone

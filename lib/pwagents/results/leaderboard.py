@@ -1,31 +1,24 @@
-"""PersonalWAB's leaderboard: its scorer beside ours, and a run as the file that its ``run.py`` writes.
+"""PersonalWAB's leaderboard: its scorer, rule by rule, and a run as the file that its ``run.py`` writes.
 
 The published scorer differs from ours (:mod:`pwagents.results.metrics`) by the rules below. Each can be
-switched on by itself, so that a table says what it is worth; with none of them the scores are ours, with all
-of them those of the published code.
+switched on by itself: with none of them the scores are ours, with all of them those of the published code.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from pwagents.agents.interec import InteRecAgent
-from pwagents.agents.methods import AGENTS
+from pwagents.files import write_aside
 from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import FUNCTION_OF, Action, Protocol, Task, TaskType, Trajectory
-from pwagents.shop.environment import Shop, Track
+from pwagents.shop.environment import Environment, Shop, Track
 from pwagents.shop.search import RESULTS, product_text
 from pwagents.store import Episode
-from pwagents.files import write_aside
-
-if TYPE_CHECKING:
-    from pwagents_old.benchmark.method_players import Cell
-    from pwagents_old.benchmark.study import Study
 
 GRADER = "PersonalWAB's code 1"  # its name in tables; the number is raised when this file's reading changes
 MALFORMED, NUMBER, TEXTS = "malformed calls count", "ranks by the number of results", "ids within texts"
@@ -43,6 +36,8 @@ PARAMETER: dict[TaskType, str] = {"search": "query", "recommend": "product_seque
 
 
 class Score(NamedTuple):
+    """Function and result accuracy of a call or an episode."""
+
     function: float
     result: float
 
@@ -54,12 +49,9 @@ def score_calls(
     rules: Collection[str] = tuple(RULES),
     protocol: Protocol = "leak_free",
 ) -> list[Score]:
-    """Score each call of one of the three functions, in order: function and result accuracy.
+    """Score each call of one of the three functions, in order.
 
-    A call of another function than the task asks for is worth nothing in both.
-
-    Args:
-        protocol: under which it was played, which decides the recommender.
+    A call of another function than the task asks for scores 0 in both.
     """
     scores, similarities = [], iter(trajectory.similarities)
     for step in trajectory.steps:
@@ -74,40 +66,6 @@ def score_calls(
             score = Score(1.0, _rank(shop, task, step.observation.products, rules))
         scores.append(score)
     return scores
-
-
-def _score_malformed(
-    shop: Shop, task: Task, action: Action, rules: Collection[str], protocol: Protocol
-) -> Score:
-    """Score a call that our functions refuse; 0 where the published function itself fails."""
-    argument = action.arguments.get(PARAMETER[task.type])
-    if action.problem or action.name != FUNCTION_OF[task.type] or len(action.arguments) != 1:
-        return Score(0.0, 0.0)
-    if not isinstance(argument, str | list if task.type == "recommend" else str):
-        return Score(0.0, 0.0)
-    if task.type == "review":
-        cosine = shop.embedder.cosine(argument or "No review provided.", task.review.text)
-        return Score(1.0, _cosine(cosine, rules))
-    if task.type == "search":
-        products = [asin for asin, _ in shop.search_engine.search(argument, RESULTS)]
-    else:  # of a text, its letters
-        recommender = shop.recommender(task, protocol)
-        products = recommender.recommend([each for each in argument if isinstance(each, str)], RESULTS)
-    return Score(1.0, _rank(shop, task, products, rules))
-
-
-def _cosine(cosine: float, rules: Collection[str]) -> float:
-    return cosine if NEGATIVE in rules else min(max(cosine, 0.0), 1.0)
-
-
-def _rank(shop: Shop, task: Task, products: Sequence[str], rules: Collection[str]) -> float:
-    """Score a list of results."""
-    if TEXTS in rules:
-        texts = [product_text(shop.benchmark.products[asin]) for asin in products]
-        products = [task.target if task.target in text else "" for text in texts]
-    if NUMBER in rules:
-        return 1 - products.index(task.target) / len(products) if task.target in products else 0.0
-    return rank_accuracy(products, task.target)
 
 
 def score_episode(
@@ -127,29 +85,31 @@ def score_episode(
     return Score(1.0, max(results) if BEST in rules else results[-1])
 
 
-def worth_of_rules(
-    study: "Study", runs: Mapping[str, Sequence[Episode]], cell: "Cell | None" = None
+def score_rules(
+    shop: Shop,
+    tasks: Sequence[Task],
+    runs: Mapping[str, Sequence[Episode]],
+    protocol: Protocol = "leak_free",
 ) -> pd.DataFrame:
     """Score the same episodes by our rules, with each published rule alone, and with all of them.
 
     Args:
-        runs: of the study's sample, in its order; all are averaged together.
+        runs: of the tasks, in their order; all are averaged together.
 
     Returns:
         A row each: ``rule``, mean function and result accuracy, how many ``episodes`` it changes, and what it
         ``says``.
     """
-    protocol = (cell or study.roles.cells[0]).protocol
     played = [
-        (study.shop, task, record.trajectory)
+        (task, record.trajectory)
         for records in runs.values()
-        for task, record in zip(study.sample, records, strict=True)
+        for task, record in zip(tasks, records, strict=True)
         if record.trajectory
     ]
-    # Rules are switched on one by one, so that what each is worth does not depend on the others.
+    # One by one, so that what a rule changes does not depend on the others.
     ways = {"ours": (), **{rule: (rule,) for rule in RULES}, "all, as the published code": tuple(RULES)}
     scores = {
-        name: np.array([score_episode(*each, rules, protocol) for each in played])
+        name: np.array([score_episode(shop, *each, rules, protocol) for each in played])
         for name, rules in ways.items()
     }
     rows = [
@@ -162,44 +122,46 @@ def worth_of_rules(
 
 
 def export_results(
-    study: "Study", method: str, track: Track, path: Path | str, cell: "Cell | None" = None
+    shop: Shop,
+    tasks: Sequence[Task],
+    records: Sequence[Episode],
+    make_agent: Callable[[Episode], Any],
+    path: Path | str,
+    *,
+    track: Track = "multi_turn",
+    protocol: Protocol = "leak_free",
 ) -> Path:
-    """Write a stored run as the file that the published ``run.py`` writes, which its scorer reads.
+    """Write a run as the file that the published ``run.py`` writes, which its scorer reads.
 
     A result holds the number of the test task, both accuracies of each call, the task and the actions, tokens
-    of each call, and the conversation as the model was told it. What was not scored is left out.
+    of each call, and the conversation as the model was sent it. Episodes that were not scored are left out.
 
-    Raises:
-        InfrastructureError: some episode is not stored and could not be played.
+    Args:
+        records: of the tasks, in their order.
+        make_agent: episode -> the prompting method that played it, for its ``messages``.
     """
-    cell = cell or study.roles.cells[0]
     results = []
-    records = study.play(method, track, cell=cell)
-    numbers = {task.task_id: number for number, task in enumerate(study.benchmark.tasks["test"])}
-    for task, record in zip(study.sample, records, strict=True):
+    numbers = {task.task_id: number for number, task in enumerate(shop.benchmark.tasks["test"])}
+    for task, record in zip(tasks, records, strict=True):
         if not (played := record.trajectory):
             continue
-        # The agent is made again for the messages that it would be told next, the whole conversation.
-        scores = score_calls(study.shop, task, played, protocol=cell.protocol)
-        state = study.environment(task, track, protocol=cell.protocol).state
-        setup = study.roles.setup(track, cell=cell, method=method)
-        agent = InteRecAgent(setup, record.memory) if record.memory else AGENTS[method](setup)
+        scores = score_calls(shop, task, played, protocol=protocol)
+        state = Environment(shop, task, track, protocol).state
         result = {
             "task_id": numbers[task.task_id],
             "action_acc": [int(score.function) for score in scores],
             "res_acc": [score.result for score in scores],
             "info": _info(task, played),
-            "traj": agent.messages(replace(state, session=played.steps)),
+            "traj": make_agent(record).messages(replace(state, session=played.steps)),
             "trial": 0,
         }
         results.append(result)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_aside(Path(path), json.dumps(results, indent=2))
     return Path(path)
 
 
 def _info(task: Task, played: Trajectory) -> dict[str, Any]:
-    """What the published environment and agents tell of an episode."""
+    """Return what the published environment and agents report of an episode."""
     facts = {"user_id": task.user_id, "task": task.instruction, "type": task.type}
     calls = [step.action for step in played.steps]
     tokens = {
@@ -217,3 +179,37 @@ def _info(task: Task, played: Trajectory) -> dict[str, Any]:
         "user_cost": sum(step.user_usage.usd for step in played.steps if step.user_usage),
         "usage": {**tokens, "total_tokens": total, "total_price": played.usage.usd},
     }
+
+
+def _score_malformed(
+    shop: Shop, task: Task, action: Action, rules: Collection[str], protocol: Protocol
+) -> Score:
+    """Score a call that our functions refuse; 0 where the published function itself fails."""
+    argument = action.arguments.get(PARAMETER[task.type])
+    if action.problem or action.name != FUNCTION_OF[task.type] or len(action.arguments) != 1:
+        return Score(0.0, 0.0)
+    if not isinstance(argument, str | list if task.type == "recommend" else str):
+        return Score(0.0, 0.0)
+    if task.type == "review":
+        cosine = shop.embedder.cosine(argument or "No review provided.", task.review.text)
+        return Score(1.0, _cosine(cosine, rules))
+    if task.type == "search":
+        products = [asin for asin, _ in shop.search_engine.search(argument, RESULTS)]
+    else:  # of a text, its letters
+        ids = [each for each in argument if isinstance(each, str)]
+        products = shop.recommender(task, protocol).recommend(ids, RESULTS)
+    return Score(1.0, _rank(shop, task, products, rules))
+
+
+def _cosine(cosine: float, rules: Collection[str]) -> float:
+    return cosine if NEGATIVE in rules else min(max(cosine, 0.0), 1.0)
+
+
+def _rank(shop: Shop, task: Task, products: Sequence[str], rules: Collection[str]) -> float:
+    """Score a list of results."""
+    if TEXTS in rules:
+        texts = [product_text(shop.benchmark.products[asin]) for asin in products]
+        products = [task.target if task.target in text else "" for text in texts]
+    if NUMBER in rules:
+        return 1 - products.index(task.target) / len(products) if task.target in products else 0.0
+    return rank_accuracy(products, task.target)
