@@ -275,10 +275,8 @@ class MethodPlayers(Players):
 class PlaySettings(Group):
     """Which tasks are played, and how."""
 
-    memory_length: PositiveInt = S(50, "Behaviors that a rule-based agent's memory recalls.")
     max_tasks: NonNegativeInt = S(0, "Test tasks, drawn at random; 0: all.")
     method_tasks: NonNegativeInt = S(600, "Tasks that the prompting methods play; 0: all.")
-    noise_seeds: PositiveInt = S(3, "Seeds of one method, to measure seed noise.")
     worlds: tuple[NonNegativeInt, ...] = S((), "Seeds of further synthetic worlds.")
     protocols: Annotated[tuple[Protocol, ...], Field(min_length=1)] = S(
         ("leak_free",), "What agents may know, a row each."

@@ -51,7 +51,7 @@ def settings(tmp_path_factory):
         data=data | {"interests": (2, 15), "drift": 0.5, "completeness": 0.2},
         shop={"max_tokens": 32, "rec_dates": 1, "recommender": {"epochs": 1}},
         players={},
-        play={"max_tasks": 30, "method_tasks": 6, "noise_seeds": 2},
+        play={"max_tasks": 30, "method_tasks": 6},
     )
 
 

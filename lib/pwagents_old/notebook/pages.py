@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from pwagents.files import write_aside
 from pwagents.results.metrics import attempts
 from pwagents.results.papers import COSTS, load_targets
 from pwagents.results.viewer import draw_episode
@@ -25,7 +26,6 @@ from pwagents_old.notebook.preflight import kind_of
 from pwagents_old.notebook.reference import REFERENCE, SUMMARY, read_episodes, read_lines
 from pwagents_old.notebook.summary import METHODS, TASKS
 from pwagents_old.project import ROOT, read_yaml
-from pwagents.files import write_aside
 
 # Columns that PAPERS.md leaves to the tables themselves.
 _LEFT_OUT = ("data", "grader", *COSTS.values(), "to run it here", "over pipelines", "notebook", "needs")
@@ -53,8 +53,13 @@ def read_papers() -> dict[str, dict[str, Any]]:
     return papers
 
 
-def read_setting(place: str, preset: str) -> Any:
-    """Read a preset's value of a notebook's setting ("04_puma dpo.temperature"); KeyError if it is gone."""
+def read_setting(place: str | float, preset: str) -> Any:
+    """Read a preset's value of a notebook's setting ("04_puma dpo.temperature"); KeyError if it is gone.
+
+    A number is a constant of the library, which no preset changes.
+    """
+    if not isinstance(place, str):
+        return place
     notebook, key = place.split()
     return reduce(getitem, key.split("."), settings_values(notebook, {"preset": preset}, kind_of(notebook)))
 
