@@ -59,7 +59,8 @@ def test_rows_of_several_writers_do_not_mix_and_a_torn_one_is_cut_away_with_a_li
 
 def test_a_run_that_fails_is_journalled_as_unfinished(tmp_path):
     code = (
-        "import os; from pwagents.notebook import Run; from pwagents.settings import DataSettings, NotebookSettings\n"
+        "import os; from pwagents.notebook import Run\n"
+        "from pwagents.settings import DataSettings, NotebookSettings\n"
         "settings = {'preset': 'smoke', 'output_dir': 'out', 'seed': 7, 'data': DataSettings()}\n"
         "Run.begin('01_data', NotebookSettings(**settings))\n"
         "os.chdir('/'); 1 / 0"
