@@ -40,6 +40,7 @@ def remember(package: Path) -> None:
         os.environ[HANDED] = json.dumps(handed | {str(package): hashes})
 
 
+@cache  # each run of episodes asks for it
 def hashes_of(*modules: str) -> dict[str, str]:
     """Return the hash of each file of modules ("shop.search") and of the data files beside them, as loaded.
 

@@ -296,7 +296,8 @@ def episodes(
     # On a cluster, what it plays in one round is kept once the round is over. Here, threads keep their own
     # records: an interrupt reaches the main thread alone, and so never falls into a write. After it, and
     # after any exception, no episode begins, and those under way are kept.
-    at_work = None if here else engine.remote(partial(play_chain, keep=None))
+    is_here = here or engine.in_use == "local"
+    at_work = None if is_here else engine.remote(partial(play_chain, keep=None))
     with (
         lines.appending(hashes) as append,
         progress(total=len(tasks), initial=len(done), desc=method or lines.path.stem, unit="episode") as bar,

@@ -276,6 +276,7 @@ def test_infrastructure_errors_are_tried_again_and_not_evaluable_is_final(store,
 
 def give_back_all_at_once(monkeypatch):
     """A stand-in for a cluster, of one round."""
+    monkeypatch.setattr(engine, "in_use", "ray")
     monkeypatch.setattr(engine, "remote", lambda function: lambda units: iter([[*map(function, units)]]))
 
 

@@ -34,9 +34,11 @@ def keys_after(monkeypatch):
         loaded = code.LOADED[f"pwagents/{file}"]
         assert loaded.count(old.encode()), f"{file} has no {old!r}"
         monkeypatch.setitem(code.LOADED, f"pwagents/{file}", loaded.replace(old.encode(), new.encode(), 1))
+        code.hashes_of.cache_clear()
         return [name for name, modules in KEYS.items() if code.hashes_of(*modules) != before[name]]
 
-    return after
+    yield after
+    code.hashes_of.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -131,11 +133,12 @@ def test_every_module_that_runs_while_a_result_is_decided_is_in_its_key(monkeypa
         monkeypatch.setattr(module, "made", made)
     cells = json.loads((LIBRARY.parents[1] / "notebooks" / "03_benchmark.ipynb").read_text("utf-8"))["cells"]
     parameters = {"preset": "smoke", "output_dir": str(tmp_path)}
-    parameters["play"] = {"max_tasks": 30, "method_tasks": 9}
+    parameters["data"] = {"n_users": 20, "n_products": 300, "population": 20, "history": [8, 20]}
+    parameters["play"] = {"max_tasks": 24, "method_tasks": 6, "worlds": []}
     namespace = {"display": lambda shown: None}
     for cell in cells:
         source = "".join(cell["source"])
         if cell["cell_type"] == "code" and "parameters" not in cell["metadata"].get("tags", ()):
             exec(re.sub(r"globals\(\)", repr(parameters), source), namespace)
-    assert missing.keys() >= {"03_rules.jsonl", "03_methods.jsonl", "sasrec"}
+    assert missing.keys() >= {"03_single_turn.jsonl", "03_methods_multi_turn.jsonl", "sasrec"}
     assert {name: modules for name, modules in missing.items() if modules} == {}

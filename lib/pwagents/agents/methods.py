@@ -28,7 +28,7 @@ from pwagents.shop.environment import DETAILS_FUNCTION, BeliefState, Track
 from pwagents.users.rules import CODE as USER
 
 # The modules that decide an episode of a prompting method.
-_AGENTS = ("messages", "replies", "chat", "published", "methods", "interec")
+_AGENTS = ("messages", "replies", "chat", "published", "methods", "play", "interec")
 _LLM = ("llm.chat", "llm.fence", "llm.parts", "llm.prompts")
 CODE = tuple(dict.fromkeys((*OFFLINE, *USER, *(f"agents.{name}" for name in _AGENTS), *_LLM)))
 
