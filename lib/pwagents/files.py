@@ -6,7 +6,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
@@ -52,19 +51,6 @@ def read_json_lines(
                 raise DataError(
                     path, f"line {number}", "(whole line)", error, "one JSON value in UTF-8"
                 ) from None
-
-
-def result_path(output_dir: str | Path, kind: str, name: str) -> Path:
-    """Return ``<output_dir>/<kind>/<name>``, where a table's or figure's files lie, up to their suffix.
-
-    Raises:
-        ValueError: ``name`` would lie elsewhere, or there is no folder.
-    """
-    if not str(output_dir).strip():
-        raise ValueError("output_dir is empty; expected a folder")
-    if not re.fullmatch(r"\w[\w.-]*", name):
-        raise ValueError(f"{kind} name {name!r}; expected letters, digits, '_', '-' and '.' alone")
-    return Path(output_dir) / kind / name
 
 
 def write_aside(path: Path, content: str | bytes) -> None:

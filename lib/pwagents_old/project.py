@@ -1,18 +1,9 @@
-"""Where the project lies, and which code it runs."""
+"""Which code the rooms of this package run, for the keys of stored results."""
 
-from functools import cache
-from importlib.resources import files as package_files
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from pwagents.code import LOADED, hash_files, join_hashes, require_loaded
 
-_LIBRARY = Path(__file__).resolve().parent
-IS_CHECKOUT = (_LIBRARY.parents[1] / "params").is_dir()  # a wheel has them inside the package
-ROOT = _LIBRARY.parents[1] if IS_CHECKOUT else Path.cwd()
-PARAMS = (ROOT if IS_CHECKOUT else _LIBRARY.parent / "pwagents") / "params"
 # Rooms whose modules have other names in the new package. Of each other room, its namesake there counts, too.
 _MOVED = {
     "web": ("shop", "llm/prompts", "profiles/contextual"),
@@ -22,20 +13,6 @@ _MOVED = {
     "evaluation/metrics": ("results/metrics",),
 }
 _SHOWS = ("views.py", "figures.py", "paper_rows.py", "costs.py", "episode_page.py")  # what only shows results
-
-
-def project_path(path: str | Path) -> Path:
-    """Return ``path``, taken from the project's root where it is relative; "~" is the home folder.
-
-    A notebook's working directory differs between JupyterLab and papermill; its results lie in one place.
-    """
-    return ROOT / Path(path).expanduser()
-
-
-@cache
-def read_yaml(package: str, name: str) -> Any:
-    """Read the YAML file ``name`` beside the modules of ``package``, once; it is not to be changed."""
-    return yaml.safe_load(package_files(package).joinpath(name).read_text("utf-8"))
 
 
 def code_hash(*rooms: str) -> str:

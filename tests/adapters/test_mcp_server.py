@@ -114,9 +114,7 @@ def test_only_this_machine_is_served_and_a_body_that_is_no_request_harms_nobody(
 
 
 def test_a_process_serves_a_preset_to_whoever_comes(tmp_path):
-    changes = (
-        "data: {n_users: 12, n_products: 300}, shop: {rec_dates: 1, recommender: {epochs: 1}}"
-    )
+    changes = "data: {n_users: 12, n_products: 300}, shop: {rec_dates: 1, recommender: {epochs: 1}}"
     options = f"{{{changes}, tasks: 5, output_dir: {tmp_path}}}"
     command = [sys.executable, "-m", "pwagents_old.adapters.mcp_server", "--port", "0", "-y", options]
 

@@ -9,12 +9,11 @@ import pytest
 
 from pwagents.data import personalwab
 from pwagents.errors import SettingsError
-from pwagents.settings import settings_values
+from pwagents.settings import ROOT, settings_values
 from pwagents_old.notebook import preflight
 from pwagents_old.notebook.forecast import estimate_calls, forecast
 from pwagents_old.notebook.preflight import MODELS, check, kind_of, needs, require_weights
 from pwagents_old.notebook.run import start
-from pwagents_old.project import ROOT
 
 from ..llm.server import ChatServer
 from .notebooks import NOTEBOOKS

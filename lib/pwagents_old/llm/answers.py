@@ -10,7 +10,7 @@ from pwagents.llm.parts import ToolCall, call_id
 from pwagents.schema import Usage
 from pwagents_old.llm.budget import cost_usd
 from pwagents_old.llm.failures import Failure, one_line, sort_failure, without_secrets
-from pwagents_old.project import read_yaml
+from pwagents.words import read_yaml
 
 MOST_TOKENS = 10**8  # of a call; an endpoint that tells of more is not believed
 _REASONS = read_yaml(__package__, "servers.yaml")["finish_reasons"]

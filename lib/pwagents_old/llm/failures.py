@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Literal
 
 from pwagents.errors import InfrastructureError, NotEvaluableError
-from pwagents_old.project import read_yaml
+from pwagents.words import read_yaml
 
 
 class EndpointError(InfrastructureError):

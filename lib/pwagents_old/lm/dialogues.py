@@ -38,7 +38,7 @@ from pwagents_old.lm.base import ALL_STEPS, Lesson
 from pwagents_old.lm.exercises import Maker, shop_words
 from pwagents_old.lm.small import make_tokenizer
 from pwagents_old.lm.tokens import Example, tokenize_conversation
-from pwagents_old.project import read_yaml
+from pwagents.words import read_yaml
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from pwagents import engine
 from pwagents_old.lm.fit import free_memory
 from pwagents_old.lm.settings import BaseSettings, Sharding
-from pwagents_old.project import PARAMS
+from pwagents.settings import PARAMS
 
 U = TypeVar("U")
 R = TypeVar("R")

@@ -27,7 +27,8 @@ import pandas as pd
 from pwagents.results.statistics import SCORED
 from pwagents.results.papers import COSTS, NOT_RUN, load_targets
 from pwagents_old.notebook.reference import PRESET, REFERENCE, read_lines
-from pwagents_old.project import ROOT, read_yaml
+from pwagents.settings import ROOT
+from pwagents.words import read_yaml
 
 VERDICTS = ("OK", "noise", "FAIL")
 QUOTED, STORED = "the paper's print", "the reference"  # what a cell is compared with, beside a paper's row

@@ -25,7 +25,8 @@ from pwagents.settings import settings_values
 from pwagents_old.notebook.preflight import kind_of
 from pwagents_old.notebook.reference import REFERENCE, SUMMARY, read_episodes, read_lines
 from pwagents_old.notebook.summary import METHODS, TASKS
-from pwagents_old.project import ROOT, read_yaml
+from pwagents.settings import ROOT
+from pwagents.words import read_yaml
 
 # Columns that PAPERS.md leaves to the tables themselves.
 _LEFT_OUT = ("data", "grader", *COSTS.values(), "to run it here", "over pipelines", "notebook", "needs")

@@ -27,7 +27,7 @@ from pwagents.urls import KEY_VARIABLE, OPENAI_URL, endpoint_url
 from pwagents.files import FILES, damage
 from pwagents_old.llm.openai_model import OpenAIModel
 from pwagents_old.notebook.forecast import Forecast, forecast
-from pwagents_old.project import ROOT
+from pwagents.settings import ROOT
 
 GB = 10**9
 # Group of settings -> file of a clone.

@@ -22,7 +22,7 @@ import pandas as pd
 
 from pwagents.schema import Trajectory
 from pwagents_old.notebook.execute import without_passwords
-from pwagents_old.project import ROOT
+from pwagents.settings import ROOT
 from pwagents.files import read_json_lines, write_aside, written_aside
 
 REFERENCE = ROOT / "outputs" / "reference"

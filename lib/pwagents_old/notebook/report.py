@@ -30,7 +30,7 @@ from pwagents_old.notebook.episodes import write_episodes
 from pwagents_old.notebook.execute import without_passwords
 from pwagents_old.notebook.pages import make_environment
 from pwagents_old.notebook.reference import REFERENCE, find_results, read_lines
-from pwagents_old.project import read_yaml
+from pwagents.words import read_yaml
 
 _TITLE = re.compile(r'<td [^>]*class="gt_heading gt_title[^"]*"[^>]*>(.*?)</td>', re.DOTALL)
 _HEADING = re.compile(r'<tr class="gt_heading">.*?</tr>', re.DOTALL)

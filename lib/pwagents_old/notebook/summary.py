@@ -18,7 +18,7 @@ from pwagents.results.tables import csv_text, format_intervals, heading
 from pwagents.schema import TASK_TYPES
 from pwagents.settings import INTERACTIVE
 from pwagents_old.notebook.reference import REFERENCE, SUMMARY
-from pwagents_old.project import project_path
+from pwagents.settings import project_path
 from pwagents.files import write_aside
 
 

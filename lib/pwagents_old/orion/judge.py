@@ -23,7 +23,7 @@ from pwagents.shop.environment import BeliefState
 from pwagents_old.llm.replies import read_reply
 from pwagents_old.orion.agent import orion_messages
 from pwagents_old.profiles.catalogue import TOPIC, Catalogue, affirmed, denied, find_bands, spaced_words
-from pwagents_old.project import read_yaml
+from pwagents.words import read_yaml
 
 WORST = -1.0
 VAGUE = -0.5  # a question about nothing that one could tell

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from pwagents_old.persona2web.types import Domain, Facet, Item, Value
-from pwagents_old.project import read_yaml
+from pwagents.words import read_yaml
 
 HOURS = {"morning": (6, 12), "afternoon": (12, 17), "evening": (17, 22)}  # from, and before
 _WITHIN = (0.35, 0.55, 0.75, 0.92)  # where in the range of a value its example numbers lie

@@ -35,7 +35,7 @@ from pwagents_old.persona2web.history import (
 from pwagents_old.persona2web.people import WEBSITE, Person, draw_lately, values_of
 from pwagents_old.persona2web.settings import HistorySettings
 from pwagents_old.persona2web.types import EventType, Value
-from pwagents_old.project import read_yaml
+from pwagents.words import read_yaml
 
 _SAMPLING = {"temperature": 1.0, "max_tokens": 1500}
 _SEEDS = 20  # at once

@@ -26,7 +26,7 @@ from pwagents_old.persona2web.filters import (
     sortable,
 )
 from pwagents_old.persona2web.types import Domain, Item, Site
-from pwagents_old.project import read_yaml
+from pwagents.words import read_yaml
 
 SKINS = ("sidebar", "topbar", "drawer", "steps", "tabs")
 PALETTES, PICTURES = 9, 10  # of style.css

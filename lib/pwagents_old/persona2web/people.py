@@ -9,7 +9,7 @@ import numpy as np
 from pwagents.seeds import rng
 from pwagents_old.persona2web.domains import domains
 from pwagents_old.persona2web.types import Facet, Value
-from pwagents_old.project import read_yaml
+from pwagents.words import read_yaml
 
 WEBSITE = "website"  # stands for a facet where it is the site that is preferred
 _OF_HOME = ("city", "home airport")  # facets whose values go by the home, in the same order

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
 
 from pwagents.settings import Group, NotebookSettings, Players, S, Share, Shares, player
-from pwagents_old.project import project_path
+from pwagents.settings import project_path
 
 
 class HistorySettings(Group):

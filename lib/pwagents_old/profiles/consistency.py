@@ -27,7 +27,7 @@ from pwagents.seeds import rng
 from pwagents.words import content_words
 from pwagents.embedding import Embedder
 from pwagents_old.profiles.types import UserProfiles
-from pwagents_old.project import read_yaml
+from pwagents.words import read_yaml
 
 Kind = Literal["behavior", "product"]
 ProfileTexts = Mapping[str, Sequence[str]]  # user_id -> the texts of the profile

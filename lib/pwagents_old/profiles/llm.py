@@ -22,7 +22,7 @@ from pwagents.schema import Behavior, Product, Step, Text, UserProfile
 from pwagents_old.llm.replies import Reader, Result, Stray, ask_twice, read_reply
 from pwagents_old.profiles.types import OTHER, GlobalProfile, MicroProfile
 from pwagents_old.profiles.update import last_results, settle
-from pwagents_old.project import read_yaml
+from pwagents.words import read_yaml
 
 MOST_LINES = 10  # of a list of preferences, as models are asked
 # Neither paper prints its sampling. Temperature 0, because a profile is to be found, not invented.

@@ -22,7 +22,7 @@ from pwagents.shop.environment import full_text
 from pwagents.words import gives_away, kind_of, section_of
 from pwagents_old.llm.replies import ask_twice
 from pwagents_old.profiles.types import OTHER
-from pwagents_old.project import read_yaml
+from pwagents.words import read_yaml
 
 # Words, at most; ours: the papers do not print their limits.
 LIMITS: dict[TaskType, int] = {"search": 40, "recommend": 25, "review": 50}
