@@ -118,7 +118,8 @@ def test_puma_learns_nothing_from_a_tested_users_future(
     models = PumaModels(study)
     seen = times_of_markers(*study.begun, *(models.rows(method) for method in settings.methods().values()))
     assert seen and max(seen) < date
-    assert set(study.learning_shop.recommender.index) <= bought_before(worlds.learned, date)
+    (recommender,) = study.learning_shop.recommenders.recommenders
+    assert set(recommender.index) <= bought_before(worlds.learned, date)
     assert "left out" in str(worlds)
 
 

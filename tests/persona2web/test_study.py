@@ -29,7 +29,7 @@ from .worlds import Words
 def make_study(folder, **changes):
     parameters = parameters_of("09_persona2web") | {"preset": "smoke"} | changes
     settings = load_settings("09_persona2web", parameters, WebNotebook)
-    run = SimpleNamespace(output_dir=folder, cache_dir=folder / "cache", store=folder / "replies.sqlite")
+    run = SimpleNamespace(output_dir=folder, cache=folder / "cache", store=folder / "replies.sqlite")
     return Study(settings, run)
 
 

@@ -53,7 +53,8 @@ def test_the_shop_to_learn_in_knows_nothing_from_the_first_train_task_on(study):
     for user in {task.user_id for task in world.tasks["train"]}:
         first = min(world.first_task(user, "train"), study.worlds.date)
         assert bought[user] == [b.parent_asin for b in world.before(user, first)]
-    assert {*study.learning_shop.recommender.index} <= {asin for own in bought.values() for asin in own}
+    (recommender,) = study.learning_shop.recommenders.recommenders
+    assert {*recommender.index} <= {asin for own in bought.values() for asin in own}
 
 
 def test_labels_and_calls_are_worth_what_they_reach_in_the_shop_to_learn_in(study):
