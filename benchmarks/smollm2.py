@@ -21,7 +21,7 @@ import pandas as pd
 
 from pwagents import portable
 from pwagents.data.splits import sample_tasks
-from pwagents.results.metrics import records_frame
+from pwagents.results.episodes import records_frame
 from pwagents.results.statistics import by_task
 from pwagents.schema import Task
 from pwagents.settings import Kind, load_settings

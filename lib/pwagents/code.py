@@ -21,6 +21,7 @@ LOADED: dict[str, bytes] = {}  # "pwagents/shop/search.py" -> its bytes
 # folder is another one.
 HANDED = "PWAGENTS_LOADED"
 _SUFFIXES = (".py", ".yaml", ".csv", ".html")  # agents read templates of pages
+_DESCRIBED = "web_function"  # its decorator: agents read the docstring of such a function
 _ROOT = Path(__file__).parents[1]
 _stamps: dict[str, tuple[int, int]] = {}  # time and size of each file when its bytes were the loaded ones
 _unlike_parent: set[str] = set()  # files that the parent process had loaded with other bytes
@@ -87,16 +88,17 @@ def require_loaded(hashes: Mapping[str, str]) -> None:
 
 @cache
 def _hash_what_counts(name: str, content: bytes) -> str:
-    """Hash code without comments, docstrings and layout; of a data file all."""
+    """Hash code without comments, layout and docstrings that no agent reads; hash data files whole."""
     try:
         tree = ast.parse(content) if name.endswith(".py") else None
     except SyntaxError:  # an edit that is under way
         tree = None
     if tree:
         for node in ast.walk(tree):
-            if isinstance(getattr(node, "body", None), list):
+            read = {ast.unparse(each) for each in getattr(node, "decorator_list", ())}
+            if isinstance(getattr(node, "body", None), list) and _DESCRIBED not in read:
                 node.body = [each for each in node.body if not _is_text(each)]
-        content = ast.dump(tree).encode()
+        content = ast.unparse(tree).encode()  # the same in all versions of Python, which ast.dump is not
     return hashlib.sha256(content).hexdigest()[:16]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pwagents import portable
+from pwagents.code import hashes_of, join_hashes
 from pwagents.errors import InfrastructureError
 from pwagents.progress import progress
 
@@ -39,11 +40,13 @@ class Embedder:
 
     def __init__(self, folder: Path | None = None, max_tokens: int = 512, batch_size: int = 1):
         self.max_tokens, self.batch_size = max_tokens, batch_size
-        # The key also orders texts of equal length into batches: another prefix would change last bits.
+        # The key also orders texts of equal length into batches: another prefix would change last bits. So
+        # the code's hash is in the file's name.
         bits = "portable" if portable.is_on() else "native"
         self._prefix = f"all-MiniLM-L6-v2\x1f{max_tokens}\x1f{batch_size}\x1f{bits}\x1f".encode()
         self._lock, self._memory = threading.Lock(), dict[bytes, np.ndarray]()
-        self._file = Path(folder) / "embeddings.sqlite" if folder else None
+        code = join_hashes(hashes_of("embedding", "portable"))
+        self._file = Path(folder) / f"embeddings-{code}.sqlite" if folder else None
         if self._file:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             if self._file.exists() and (wrong := _damage(self._file)):

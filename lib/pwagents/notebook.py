@@ -35,7 +35,7 @@ from pwagents.data import require_files
 from pwagents.errors import SettingsError
 from pwagents.files import append_line, open_lines
 from pwagents.results.drawing import save_figure
-from pwagents.results.metrics import FAILURES, count_outcomes
+from pwagents.results.episodes import FAILURES, count_outcomes
 from pwagents.results.tables import Html, banner, render_table, save_table
 from pwagents.settings import (
     FLAT,
@@ -274,6 +274,7 @@ def read_parameters(namespace: Mapping[str, Any], kind: type[NotebookSettings]) 
     for cell in namespace.get("In", ()):
         assigned = _assigned(cell, namespace)
         if "preset" in assigned or cell.startswith("# Parameters"):
+            values = values if cell.startswith("# Parameters") else {}  # run again, perhaps with fewer lines
             values |= {name: value for name, value in assigned.items() if not name.startswith("_")}
     names = {*FLAT, *kind.model_fields}
     return values or {name: namespace[name] for name in names if name in namespace}

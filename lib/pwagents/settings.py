@@ -214,9 +214,9 @@ class ShopSettings(Group):
 class Players(Group):
     """What the language models of a run share; a notebook's own group adds a setting for each role."""
 
-    base_url: Annotated[str, AfterValidator(_check_base_url), PlainSerializer(without_token)] = S(
-        "", "OpenAI-compatible endpoint; empty: OPENAI_BASE_URL, else OpenAI's. Its key: OPENAI_API_KEY."
-    )
+    base_url: Annotated[
+        str, AfterValidator(_check_base_url), PlainSerializer(without_token), Field(repr=False)
+    ] = S("", "OpenAI-compatible endpoint; empty: OPENAI_BASE_URL, else OpenAI's. Its key: OPENAI_API_KEY.")
     endpoint: str = S("", "What records call the endpoint, to distinguish stored replies; empty: its URL.")
     sampling: Fields = S({}, "Changes to what is sent with every request: {temperature: null} leaves it out.")
     budget_usd: PositiveFloat = S(5.0, "US dollars at which a run stops; run again, it goes on from there.")
@@ -277,7 +277,7 @@ class PlaySettings(Group):
 
     max_tasks: NonNegativeInt = S(0, "Test tasks, drawn at random; 0: all.")
     method_tasks: NonNegativeInt = S(600, "Tasks that the prompting methods play; 0: all.")
-    worlds: tuple[NonNegativeInt, ...] = S((), "Seeds of further synthetic worlds.")
+    worlds: Worlds = S((), "Seeds of further synthetic worlds.")
     protocols: Annotated[tuple[Protocol, ...], Field(min_length=1)] = S(
         ("leak_free",), "What agents may know, a row each."
     )
@@ -398,9 +398,10 @@ def read_changes(text: str) -> dict[str, Any]:
     try:
         values = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise SettingsError(f"changes: {' '.join(str(error).split())}; expected YAML") from None
+        # Without the text itself, which may hold a URL with a password.
+        raise SettingsError(f"changes: {getattr(error, 'problem', 'unreadable')}; expected YAML") from None
     if not isinstance(values, dict):
-        raise SettingsError(f"changes: found {text!r}; expected names and values")
+        raise SettingsError(f"changes: found a {type(values).__name__}; expected names and values")
     return values
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from pwagents.agents.methods import METHODS
-from pwagents.results.metrics import records_frame
+from pwagents.results.episodes import records_frame
 from pwagents.schema import FUNCTION_OF
 from pwagents.shop.environment import Environment
 from pwagents.store import episodes

@@ -373,7 +373,7 @@ def run(tmp_path, monkeypatch, capsys):
         ("my_agent.py:broken", TINY, "my_agent.py, line 10)"),
         ("none.py:agent", TINY, "found no file none.py; expected FILE.py:NAME"),
         ("my_agent.py:nobody", TINY, "found no 'nobody' in my_agent.py, but "),
-        ("my_agent.py:agent", [1], "changes: found '[1]'; expected names and values"),
+        ("my_agent.py:agent", [1], "changes: found a list; expected names and values"),
     ],
 )
 def test_an_agent_plays_beside_its_helper_and_what_is_wrong_is_one_line_in_the_shell(

@@ -159,8 +159,10 @@ def test_a_file_can_name_no_code_but_drawing_functions(folder):
         frame.to_parquet(path)
         with pytest.raises(ValueError, match=r"03_gains.parquet: drawn by .* expected a function plot_"):
             draw_figure(path)
-    with pytest.raises(ValueError, match=r"x\.parquet: drawn by .*; expected a function plot_"):
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(ValueError, match="figure x: drawn by .*; expected a function plot_"):
         save_figure(lambda data: None, "x", ROWS, output_dir=folder)
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_a_broken_file_and_an_unknown_style_are_one_line(folder, command):

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from pwagents.results.metrics import records_frame
+from pwagents.results.episodes import records_frame
 from pwagents.schema import TASK_TYPES, Action, Observation, Step, Trajectory
 from pwagents.store import Episode
 from pwagents_old.notebook.reference import (

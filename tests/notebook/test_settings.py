@@ -155,7 +155,7 @@ def test_every_value_out_of_range_gets_a_line_and_a_broken_file_is_named(params)
     (params / "smoke.yaml").write_text("toy: [1, 2")
     with pytest.raises(SettingsError, match=r"while parsing.*smoke\.yaml"):
         load(preset="smoke")
-    for text, line in (("study: {", "expected YAML"), ("study", "found 'study'; expected names and values")):
+    for text, line in (("study: {", "expected YAML"), ("study", "found a str; expected names and values")):
         with pytest.raises(SettingsError, match=f"changes: .*{line}"):
             read_changes(text)
 
@@ -165,11 +165,15 @@ def test_tokens_and_passwords_in_urls_are_not_repeated_and_a_missing_key_is_told
     settings = load_settings("02_profiles", {"players": {"base_url": url}}, kind_of("02_profiles"))
     assert settings.players.base_url == url
     shown = settings_table(settings, changes({})).html + str(plain(settings)) + str(settings.players.facts())
-    assert "gateway.example/v1/" in shown and "acc0123456789abcdef" not in shown
+    assert "gateway.example/v1/" in shown and "acc0123456789abcdef" not in f"{shown}{settings}"
     given = {"players": {"base_url": "http://me:secret@host/v1"}}
     with pytest.raises(SettingsError, match=r"^03_benchmark, players\.base_url: ") as refused:
         load_settings("03_benchmark", given, kind_of("03_benchmark"))
     assert "secret" not in str(refused.value)
+    for text in ("http://me:secret@host/v1", "players: {base_url: http://me:secret@host"):
+        with pytest.raises(SettingsError, match=r"^changes: ") as refused:
+            read_changes(text)
+        assert "secret" not in str(refused.value)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     given = {"players": {"teacher": "openai:gpt-4o-mini"}}
     with pytest.raises(SettingsError, match=r"^05_orion_sft: teacher: .*OPENAI_API_KEY$"):
@@ -184,6 +188,7 @@ READ = {"preset": "laptop", "data": {"n_users": 5}}
 RAN = {
     "a comment first": (["# mine\n" + CELLS], {}, READ),
     "edited and run again": ([CELLS, "preset = 'smoke'\ndata = {}"], {}, {"preset": "smoke", "data": {}}),
+    "a line less, and run again": ([CELLS, "preset = 'smoke'"], {}, {"preset": "smoke"}),
     "a name used again": (
         [CELLS, "data = load()"],
         {"data": 1},

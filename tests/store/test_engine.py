@@ -80,10 +80,11 @@ def test_results_keep_order_and_an_embedder_goes_without_its_file(shipping, tmp_
     assert flat(rounds) == [i**2 for i in range(100)] and len(rounds) <= engine.ROUNDS
     embedder = Embedder(tmp_path)
     first = embedder.encode(["a coat"])
-    before = (tmp_path / "embeddings.sqlite").read_bytes()
+    (file,) = tmp_path.glob("*.sqlite")
+    before = file.read_bytes()
     (there,) = flat(engine.remote(lambda texts: embedder.encode(texts))([["a coat", "a shoe"]]))
     assert (there[0] == first[0]).all()
-    assert (tmp_path / "embeddings.sqlite").read_bytes() == before
+    assert file.read_bytes() == before
 
 
 def test_what_holds_a_language_models_replies_stays_and_says_why(shipping, tmp_path, capsys):

@@ -44,7 +44,7 @@ def keys_after(monkeypatch):
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [
-        ("results/metrics.py", "refused by its model", "refused by the model"),  # a label
+        ("results/episodes.py", "refused by its model", "refused by the model"),  # a label
         ("results/style.py", "import", "import os, "),  # a figure's looks
         ("settings.py", "What records call the endpoint", "The name of the endpoint"),  # a meaning
         ("errors.py", "expected {}", "we expected {}"),  # an error message
@@ -67,6 +67,13 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
         ("shop/search.py", "np.float32(0.9)", "np.float32(0.8)", ["offline", "methods", "search"]),
         ("shop/sasrec.py", "betas=(0.9, 0.98)", "betas=(0.9, 0.99)", ["offline", "methods", "sasrec"]),
         ("shop/environment.py", "MAX_STEPS = 10", "MAX_STEPS = 9", ["offline", "methods"]),
+        (
+            "shop/environment.py",
+            "Search all products",
+            "Search products",
+            ["offline", "methods"],
+        ),  # a tool's text
+        ("users/llm.py", "temperature", "Temperature", ["methods"]),
         ("seeds.py", '"\\x1f"', '"\\x1e"', ["offline", "methods"]),
         ("portable.py", '"1"', '"2"', ["offline", "methods", "sasrec"]),
     ],

@@ -66,6 +66,15 @@ def test_the_page_tells_all_in_its_order_and_ends_with_the_last_answer_and_the_s
     assert places == sorted(places) and "of the best one: 1.00" in page
 
 
+def test_an_error_at_the_end_is_told_and_nobody_waits_for_ever(shop, task_of):
+    user = HumanUser(shop.benchmark.products)
+    environment = Environment(shop, task_of["search"], "multi_turn", user=user, history=())
+    episode = user.play(environment, lambda state: STOP, lambda trajectory: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        episode.result(timeout=60)
+    assert "The session has ended: division by zero" in user.page.value
+
+
 def test_two_conversations_take_turns_a_late_answer_is_none_and_nobody_waits_for_ever(play, shop, task_of):
     user, episode = play(ask("Hello?"), timeout_s=0.05)
     with pytest.raises(InfrastructureError, match=r"nobody answered within 0\.05 seconds"):

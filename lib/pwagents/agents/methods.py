@@ -27,10 +27,11 @@ from pwagents.schema import FUNCTION_OF, Action, Step
 from pwagents.shop.environment import DETAILS_FUNCTION, BeliefState, Track
 from pwagents.users.rules import CODE as USER
 
-# The modules that decide an episode of a prompting method.
+# The modules that decide an episode of a prompting method, whoever plays the user.
 _AGENTS = ("messages", "replies", "chat", "published", "methods", "play", "interec")
 _LLM = ("llm.chat", "llm.fence", "llm.parts", "llm.prompts")
-CODE = tuple(dict.fromkeys((*OFFLINE, *USER, *(f"agents.{name}" for name in _AGENTS), *_LLM)))
+_USERS = (*USER, "users.llm", "users.difficult")
+CODE = tuple(dict.fromkeys((*OFFLINE, *_USERS, *(f"agents.{name}" for name in _AGENTS), *_LLM)))
 
 
 class NoMemory(ChatAgent):

@@ -56,7 +56,7 @@ def save_figure(
         stamp: what made the figure, such as preset, source and backbone: in small type below it.
 
     Raises:
-        ValueError: see :func:`draw_figure` and :func:`pwagents.results.tables.result_path`.
+        ValueError: ``plot`` is none of :data:`PLOTS`; or see :func:`pwagents.results.tables.result_path`.
     """
     import matplotlib.pyplot as plt
     from IPython import get_ipython
@@ -64,7 +64,9 @@ def save_figure(
 
     path, frame = result_path(output_dir, "figures", name), data.reset_index(drop=True)
     place = f"{plot.__module__}:{plot.__qualname__}"
-    word = next((word for word in PLOTS if PLOTS[word] == place), place)
+    word = next((word for word in PLOTS if PLOTS[word] == place), "")
+    if not word:
+        raise ValueError(f"figure {name}: drawn by {place}; expected a function plot_... of pwagents")
     frame.attrs = {"plot": word, "options": options, "stamp": stamp}  # pandas stores these in the file
     numbers = path.with_name(f"{name}.parquet")
     write_aside(numbers, frame.to_parquet(index=False, compression="zstd"))

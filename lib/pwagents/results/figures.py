@@ -177,7 +177,7 @@ def plot_bars(
 
 @styled
 def plot_transitions(transitions: pd.DataFrame, *, title: str = ""):
-    """Draw :func:`action_transitions`; PersonalWAB has a chord diagram (Figure 8)."""
+    """Draw :func:`pwagents.results.episodes.action_transitions`; PersonalWAB has a chord diagram (Figure 8)."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
@@ -208,7 +208,7 @@ def plot_transitions(transitions: pd.DataFrame, *, title: str = ""):
 
 @styled
 def plot_attempts(numbers: pd.DataFrame, *, title: str = ""):
-    """Draw :func:`attempts_by_number`: tasks as bars, result accuracy as lines."""
+    """Draw :func:`pwagents.results.episodes.attempts_by_number`: tasks as bars, result accuracy as lines."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
@@ -232,4 +232,27 @@ def plot_attempts(numbers: pd.DataFrame, *, title: str = ""):
     for line in legend.get_lines():  # the colors are of the types
         line.set(color=NEUTRAL, markeredgecolor=NEUTRAL)
     set_title(fig, title)
+    return fig
+
+
+@styled
+def plot_year(events: pd.DataFrame):
+    """Draw a user's purchases (dots) and tasks (triangles), a line of time a section of the shop.
+
+    Args:
+        events: ``date``, ``section`` and ``event`` ("bought", or a type of task), a row each.
+    """
+    import matplotlib.pyplot as plt
+
+    sections = sorted(events["section"].unique())
+    fig, ax = plt.subplots(figsize=(10, 1.5 + 0.6 * len(sections)))
+    for i, event in enumerate(("bought", *TASK_TYPES)):
+        part = events[events["event"] == event]
+        # A task stands above the purchase it is about.
+        heights = [sections.index(section) + 0.2 * i for section in part["section"]]
+        look = {"marker": "^" if i else "o", "color": COLORS.get(event, NEUTRAL), "label": event}
+        ax.plot(part["date"], heights, linestyle="none", **look)
+    ax.set_yticks(range(len(sections)), map(escape_math, sections))
+    legend_above(fig)
+    fig.autofmt_xdate()
     return fig

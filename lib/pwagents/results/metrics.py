@@ -5,13 +5,9 @@ step. PersonalWAB's published scorer keeps the best attempt of an episode; what 
 last one. Both readings of each are kept, under different names.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import get_args
+from collections.abc import Sequence
 
-import pandas as pd
-
-from pwagents.schema import Benchmark, Outcome, Record, Trajectory
-from pwagents.store import Episode
+from pwagents.schema import Record, Trajectory
 
 GRADER_VERSION = "1"  # raise it when grade() changes, so that tables say so
 GRADER = f"pwagents {GRADER_VERSION}"  # its name in tables
@@ -36,7 +32,6 @@ class Grade(Record):
 
 
 METRICS: tuple[str, ...] = tuple(Grade.model_fields)
-_NAMES = ("method", "model", "task_id", "user_id", "type", "outcome")
 
 
 def rank_accuracy(products: Sequence[str], target: str) -> float:
@@ -105,53 +100,3 @@ def grade(trajectory: Trajectory) -> Grade:
         steps=n_steps,
         attempts=len(results),
     )
-
-
-# What tables call an agent's failure; such an episode counts 0 throughout.
-FAILURES = {"refused": "refused by its model", "error": "the agent's error"}
-
-
-def frame(runs: Mapping[str, Sequence[Episode]]) -> pd.DataFrame:
-    """Return :func:`records_frame` of several runs; ``runs``: the method's name in tables -> its episodes."""
-    return pd.concat(
-        [records_frame(records).assign(method=method) for method, records in runs.items()], ignore_index=True
-    )
-
-
-def records_frame(records: Iterable[Episode]) -> pd.DataFrame:
-    """Return one row an episode: names, ids, type, outcome, :data:`METRICS`, tokens, usd and end.
-
-    Episodes that were not scored stay, with NaN metrics. Wall time is left out: tables made from this frame
-    are the same at every run.
-    """
-    rows = []
-    for each in records:
-        row, played = {name: getattr(each, name) for name in _NAMES}, each.trajectory
-        if played:
-            usage = played.usage
-            row |= grade(played).model_dump() | {"tokens": usage.tokens, "usd": usage.usd}
-        rows.append(row | {"end": played.end if played else ""})
-    numbers = (*METRICS, "tokens", "usd")  # the last two are of the agent's model
-    return pd.DataFrame(rows, columns=[*_NAMES, *numbers, "end"]).astype(dict.fromkeys(numbers, float))
-
-
-def count_outcomes(frame: pd.DataFrame, by: Sequence[str] = ("method",)) -> pd.DataFrame:
-    """Count episodes by outcome, with a column for each of the three: the columns of ``by``, then counts."""
-    counts = frame.groupby(list(by), sort=False)["outcome"].value_counts().unstack(fill_value=0)
-    return counts.reindex(columns=get_args(Outcome), fill_value=0).rename_axis(columns=None).reset_index()
-
-
-def mark_targets(results: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:
-    """Add ``target``: "bought before" the user's first test task, or "new" to the user.
-
-    Memory names what was bought before. In the synthetic world four targets of ten were, on real Amazon
-    reviews hardly any, so what memory gains is reported for both kinds.
-
-    Args:
-        results: one row an episode, with ``task_id``.
-    """
-    bought = {
-        task.task_id: any(b.parent_asin == task.target for b in benchmark.history(task, "test"))
-        for task in benchmark.tasks["test"]
-    }
-    return results.assign(target=results["task_id"].map(bought).map({True: "bought before", False: "new"}))

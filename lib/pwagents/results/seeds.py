@@ -1,7 +1,7 @@
 """Methods compared over seeds of a training, or over worlds.
 
 Here these are the units, not the tasks. However many tasks are played, a method that was trained once has not
-been compared with another. A ``frame`` has one row an episode (:func:`pwagents.results.metrics.frame`), with
+been compared with another. A ``frame`` has one row an episode (:func:`pwagents.results.episodes.frame`), with
 the ``seed`` of its training; ``means`` are those of :func:`means_by_seed`.
 """
 

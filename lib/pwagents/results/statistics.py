@@ -9,7 +9,7 @@ give, or another world, is another question: :mod:`pwagents.results.seeds`.
 A mean over part of its tasks says so. A user, judge or updater that cannot answer leaves a task without a
 score (what the *agent* refuses counts 0). Then the table has a column "scored" for that type, such as "7
 of 10", and an overall or a mean of types over fewer types than were played is absent. A ``frame`` has one row
-an episode (:func:`pwagents.results.metrics.frame`).
+an episode (:func:`pwagents.results.episodes.frame`).
 """
 
 from collections.abc import Mapping, Sequence

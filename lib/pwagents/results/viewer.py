@@ -10,7 +10,8 @@ from importlib.resources import files
 from textwrap import wrap
 from typing import NamedTuple
 
-from pwagents.results.metrics import FAILURES, attempts, grade
+from pwagents.results.episodes import FAILURES
+from pwagents.results.metrics import attempts, grade
 from pwagents.schema import Product, Task, Trajectory
 
 MAX_TEXT = 600  # characters of a text that are shown; the record has the rest

@@ -107,8 +107,9 @@ class Shop:
 
     def facts(self, protocol: Protocol) -> dict[str, Any]:
         """Return what decides an episode besides settings and data, for the keys of stored ones."""
-        is_published = protocol == "published" and self.published
-        return {"published": self.published_hashes} if is_published else {}
+        if protocol == "published" and self.published:
+            return {"published": self.published_hashes}
+        return {"recommenders": [each.name for each in self.recommenders.recommenders]}
 
     def show(self, asins: Sequence[str]) -> Observation:
         """Return the observation of products, in the given order."""

@@ -13,8 +13,6 @@ trained, each on what lies before its date, and a user gets the latest one whose
 test task. PersonalWAB's own checkpoint was trained on the benchmark itself (3.2.3): published protocol alone.
 """
 
-import hashlib
-import json
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +34,7 @@ from pwagents.progress import progress
 from pwagents.schema import Benchmark
 from pwagents.settings import SasRecSettings, plain
 from pwagents.shop.search import RESULTS
-from pwagents.store import made
+from pwagents.store import hash_of, made
 
 CHECKPOINT, ITEM_NUMBERS = "pwab.pth", "1000_ids.json"
 PADDING = 0  # item 0 is no item
@@ -96,7 +94,7 @@ class SasRec(nn.Module):
             self.pos_emb.weight[0] = 0
 
     def forward(self, sequences: Tensor) -> Tensor:
-        """Tell what comes next at every position: (batch, length) items -> (batch, length, hidden)."""
+        """Predict what comes next at every position: (batch, length) items -> (batch, length, hidden)."""
         length = sequences.shape[1]
         positions = torch.arange(1, length + 1, device=sequences.device) * (sequences != PADDING)
         # Scaled as in the Transformer (Vaswani et al. 2017, 3.4).
@@ -172,7 +170,7 @@ def sequence_loss(model: SasRec, windows: Tensor, loss: str, n_negatives: int = 
 def train_sasrec(
     sequences: Sequence[Sequence[int]], n_items: int, config: SasRecSettings, seed: int
 ) -> SasRec:
-    """Train a SASRec to foretell the next item of ``sequences`` (oldest first), items 1 to ``n_items``.
+    """Train a SASRec to predict the next item of ``sequences`` (oldest first), items 1 to ``n_items``.
 
     The same arguments give the same weights on the same machine. Torch's random state and number of threads
     are left as they were; both are the whole process's, so train one model at a time.
@@ -202,13 +200,20 @@ class Recommender:
     Args:
         index: product id -> the model's item number.
         candidates: ids that may be recommended, None for all of ``index``; ids not in ``index`` are ignored.
+        name: of the folder with its weights, for the keys of episodes.
 
     Raises:
         DataError: no candidate is in ``index``.
     """
 
-    def __init__(self, model: SasRec, index: Mapping[str, int], candidates: Iterable[str] | None = None):
-        self.model, self.index = model.eval(), dict(index)
+    def __init__(
+        self,
+        model: SasRec,
+        index: Mapping[str, int],
+        candidates: Iterable[str] | None = None,
+        name: str = "",
+    ):
+        self.model, self.index, self.name = model.eval(), dict(index), name
         # In order, so that equal scores are ordered by id.
         self._candidates = sorted(index if candidates is None else index.keys() & set(candidates))
         if not self._candidates:
@@ -241,10 +246,9 @@ class Recommender:
         def make(folder: Path) -> None:
             save_file(train().state_dict(), folder / "model.safetensors")
 
-        sequences_hash = hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
-        facts = {"sequences": sequences_hash, "settings": plain(config), "seed": seed}
+        facts = {"sequences": hash_of(rows), "settings": plain(config), "seed": seed}
         folder = made(cache_dir, "sasrec", facts | {"code": ["shop.sasrec", "portable"]}, make)
-        return cls(sasrec_from(load_file(folder / "model.safetensors")), index)
+        return cls(sasrec_from(load_file(folder / "model.safetensors")), index, name=folder.name)
 
     def recommend(self, product_sequence: Sequence[str], k: int = RESULTS) -> list[str]:
         """Rank the ``k`` products most likely to follow, best first; ties go to the lower id.

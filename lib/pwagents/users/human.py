@@ -94,17 +94,16 @@ class HumanUser:
         def run() -> None:
             try:
                 trajectory = environment.play(agent)
+                graded = grade(trajectory)
+                score = (
+                    f"The session has ended after {graded.steps} steps. Result accuracy of the last attempt: "
+                    f"{graded.result_final:.2f}, of the best one: {graded.result_official:.2f}."
+                )
+                self._show([*self._lines(task, trajectory.steps), "", score])
+                future.set_result(trajectory)
             except Exception as error:
                 self.page.value += f"<p><b>{html.escape(f'The session has ended: {error}')}</b></p>"
                 future.set_exception(error)
-                return
-            graded = grade(trajectory)
-            score = (
-                f"The session has ended after {graded.steps} steps. Result accuracy of the last attempt: "
-                f"{graded.result_final:.2f}, of the best one: {graded.result_official:.2f}."
-            )
-            self._show([*self._lines(task, trajectory.steps), "", score])
-            future.set_result(trajectory)
 
         # A daemon: a notebook that runs from end to end must not wait for somebody who is not there.
         threading.Thread(target=run, daemon=True).start()

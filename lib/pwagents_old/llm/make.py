@@ -3,6 +3,7 @@
 import threading
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
@@ -13,6 +14,7 @@ from pwagents_old.llm.budget import Budget
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.llm.openai_model import OpenAIModel
 from pwagents_old.llm.store import ResponseStore, StoredModel
+from pwagents_old.project import code_hash
 
 _in_use: "WeakSet[Models]" = WeakSet()
 
@@ -67,6 +69,16 @@ class Models:
             options = {"sampling": players.sampling, "before_first": self._try_out}
             self._made[spec] = StoredModel(inner, self._store, name, endpoint, **options)
         return self._made[spec]
+
+    def facts(self, *roles: str) -> dict[str, Any]:
+        """Return what of the players decides an episode, for its key: who plays ``roles``, and by which code.
+
+        A model on disk is named by its content, so one that was trained again in its folder is another one.
+        """
+        facts = self.players.facts(*roles)
+        on_disk = [role for role in roles if facts[role].startswith("local:")]
+        facts |= {role: self(facts[role]).name for role in on_disk}
+        return facts | ({"llm": code_hash("llm")} if self.players.are_models else {})
 
     def note(self) -> str:
         """Tell what stands below a table that the models played for; nothing where none was asked."""

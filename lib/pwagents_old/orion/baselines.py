@@ -22,7 +22,7 @@ from pwagents.embedding import Embedder
 from pwagents.results.papers import ORION
 from pwagents.schema import Task, Trajectory
 from pwagents.store import Episode, Store, episodes
-from pwagents.results.metrics import records_frame
+from pwagents.results.episodes import records_frame
 from pwagents_old.llm.make import Models
 from pwagents_old.orion.settings import GrpoNotebook
 from pwagents_old.orion.study import Study
@@ -34,7 +34,7 @@ def play_baselines(study: Study, settings: GrpoNotebook) -> pd.DataFrame:
     """Play each baseline with each of ``players.policies`` on the test tasks, as far as it is not stored.
 
     Returns:
-        One row an episode (:func:`pwagents.results.metrics.records_frame`), of these models and of those
+        One row an episode (:func:`pwagents.results.episodes.records_frame`), of these models and of those
         with which earlier runs played all of the same tasks.
 
     Raises:

@@ -20,7 +20,7 @@ from pwagents.seeds import derive_seed
 from pwagents.settings import plain
 from pwagents.shop.environment import Agent
 from pwagents.store import Episode, episodes
-from pwagents.results.metrics import records_frame
+from pwagents.results.episodes import records_frame
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.orion.agent import belief_states
 from pwagents_old.orion.play import play_rollouts

@@ -19,7 +19,7 @@ from pwagents.agents.offline import FunctionClassifier, RuleAgent
 from pwagents.data.splits import sample_tasks
 from pwagents.progress import progress
 from pwagents.schema import Action, Protocol, Task, Trajectory
-from pwagents.results.metrics import mark_targets, records_frame
+from pwagents.results.episodes import mark_targets, records_frame
 from pwagents.settings import plain
 from pwagents.shop.environment import Agent
 from pwagents.store import Episode, episodes
@@ -179,7 +179,7 @@ def play_anew(
 
     Returns:
         Run -> one row an episode, with ``target``, whether its product was bought before
-        (:func:`pwagents.results.metrics.mark_targets`).
+        (:func:`pwagents.results.episodes.mark_targets`).
 
     Raises:
         InfrastructureError: some episode could not be played.

@@ -89,7 +89,7 @@ def results_by_target(worlds: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Average result accuracy by task type and by whether the target was bought before.
 
     Args:
-        worlds: name -> episodes with ``target`` (:func:`pwagents.results.metrics.mark_targets`).
+        worlds: name -> episodes with ``target`` (:func:`pwagents.results.episodes.mark_targets`).
 
     Returns:
         As of :func:`~pwagents.results.statistics.summarise`, by ``world, type, target`` and ``method``.
