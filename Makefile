@@ -82,7 +82,7 @@ reproduce-full: $(FIRST) $(EVERYTHING) $(FULL) ## run all notebooks, 03, 04 and 
 preflight: $(READY) ## say what notebooks need (ONLY="03 04": these), what is missing and what brings it, and what they cost
 	@$(run) pwagents_old.notebook.preflight --preset $(PRESET) --output-dir $(OUT) $(basename $(notdir $(EVERYTHING)))
 
-models: $(READY) ## name the papers' models, their licences, and the commands that fetch them
+models: $(READY) ## name the papers' models, their licenses, and the commands that fetch them
 	@$(run) pwagents_old.notebook.preflight --models
 
 figures: $(READY) ## draw all figures again from their stored numbers, as FORMATS (png svg), in STYLE: OUTPUTS/PRESET/redrawn

@@ -3,11 +3,11 @@
     .venv/bin/python benchmarks/growth.py [--scale 10]
 
 Fifteen minutes on 2 cores, 4 GB of memory and 5 GB of disk for a while; with ``--scale 10``, a tenth of every
-size, about a minute. Expect every step to say "linear or less", the making of the embedded world to take most
-of the time, and 2 GB of raw reviews to be scanned in less memory than that.
+size, about a minute. Expect every step to say "linear or less", the making of the synthetic world to take
+most of the time, and 2 GB of raw reviews to be scanned in less memory than that.
 
-Two ladders of embedded worlds: products at 1,000 users, users at 36,000 products. Users have 5 to 10
-behaviours, so that 100,000 of them fit a laptop. Two things stand in for what costs the same for each text or
+Two ladders of synthetic worlds: products at 1,000 users, users at 36,000 products. Users have 5 to 10
+behaviors, so that 100,000 of them fit a laptop. Two things stand in for what costs the same for each text or
 learns nothing here: embeddings are random vectors behind the real cache, and the recommender is SASRec over
 all products, untrained. Each size has a fresh process, so that its memory is its own. Time is CPU time,
 because other programs share the machine; an exponent is log(ratio of costs) / log(ratio of sizes) from the
@@ -52,7 +52,7 @@ LADDERS = {  # what grows -> sizes as (products, users)
     "products": [(3_000, 1_000), (36_000, 1_000), (360_000, 1_000)],
     "users": [(36_000, 1_000), (36_000, 10_000), (36_000, 100_000)],
 }
-HISTORY = (5, 10)  # behaviours a user
+HISTORY = (5, 10)  # behaviors a user
 TASKS = 2_000  # test tasks of memory retrieval and the run, sampled
 RAW_GIGABYTES = (0.2, 2.0)
 # Exponents up to here pass as linear: n log n of a sort is 1.09 from 36,000 to 360,000, and data that outgrow
@@ -139,7 +139,7 @@ def scan(folder: Path) -> dict[str, float]:
 def write_raw_files(folder: Path, gigabytes: float) -> float:
     """Write ``meta.jsonl`` and a ``reviews.jsonl`` of so many gigabytes (1e9 bytes): the gigabytes written.
 
-    The reviews are those of one embedded world, repeated; each copy has users of its own.
+    The reviews are those of one synthetic world, repeated; each copy has users of its own.
     """
     benchmark = make_world(WorldSettings(n_users=300, n_products=36_000), seed=0).benchmark
     with open(folder / "meta.jsonl", "w", encoding="utf-8") as file:

@@ -109,7 +109,7 @@ def test_guide_says_what_preset_paper_is_estimated_to_cost():
 
 # Question of RESULTS.md -> stored episodes, and whose recommendations it tells apart.
 REPURCHASES = {
-    "What does memory help an agent without a language model?": (
+    "How much does memory help a rule-based agent?": (
         "03_single_turn",
         ["Plain, relevant memory"],
     ),

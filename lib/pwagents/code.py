@@ -18,7 +18,7 @@ from pwagents.errors import StaleCodeError
 
 LOADED: dict[str, bytes] = {}  # "pwagents/shop/search.py" -> its bytes
 # What a process hands to its children: {folder of a package: {file: hash}}. A copy of the library in another
-# folder is another one.
+# folder counts as a different library.
 HANDED = "PWAGENTS_LOADED"
 _SUFFIXES = (".py", ".yaml", ".csv", ".html")  # agents read templates of pages
 _DESCRIBED = "web_function"  # its decorator: agents read the docstring of such a function
@@ -83,7 +83,9 @@ def require_loaded(hashes: Mapping[str, str]) -> None:
             if _hash_what_counts(name, path.read_bytes()) == expected:
                 _stamps[name] = stat.st_mtime_ns, stat.st_size
                 continue
-        raise StaleCodeError(f"{name} was edited after it had been loaded, so nothing is stored: restart")
+        raise StaleCodeError(
+            f"{name} was edited after it was loaded, so nothing is stored. Restart the kernel or the command."
+        )
 
 
 @cache

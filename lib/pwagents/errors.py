@@ -5,7 +5,7 @@ class DataError(ValueError):
     """Input data are not what they should be: names file, record and field, what was found and expected."""
 
     def __init__(self, file, record, field, found, expected):
-        # Of these an error that was raised in another process is made again.
+        # Errors from other processes are rebuilt from these arguments.
         super().__init__(*map(str, (file, record, field, found, expected)))
 
     def __str__(self) -> str:

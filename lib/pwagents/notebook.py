@@ -54,7 +54,7 @@ from pwagents.settings import (
 SMOKE = "Preset smoke: this run only shows that everything works. The preset laptop makes real numbers."
 # Folders that decide results: a stray file elsewhere, such as an executed notebook, changes none.
 DECIDING = ("lib", "notebooks", "params")
-PENDING = Html("<p><b>Answer.</b> It stands here once the notebook has run to its end.</p>")
+PENDING = Html("<p><b>Answer.</b> The answer appears here after the notebook has run.</p>")
 PACKAGES = ("torch", "transformers", "numpy", "pwagents")
 
 
@@ -65,7 +65,7 @@ class Run:
     Attributes:
         number: the notebook's, with which names of tables and figures begin.
         output_dir: of tables, figures, models, caches, stored runs and timings.
-        made_from: what each figure says of itself in small type.
+        made_from: facts printed in small type below each figure.
         row: of the journal, of a run that :meth:`begin` began; its ``timings`` are seconds by step.
         notes: of the language models asked so far, by the file of their replies; below tables.
     """
@@ -123,7 +123,7 @@ class Run:
     def table(self, data: pd.DataFrame, name: str, *, title: str, note: str = "", **options: Any) -> Html:
         """Save a table and return it to be displayed; for the options see :func:`save_table`."""
         name = f"{self.number}_{name}"
-        self.row.setdefault("tables", []).append(name)  # for `make check`, which misses it if it is gone
+        self.row.setdefault("tables", []).append(name)  # for `make check`, which reports it if it is missing
         options["note"] = f"{note} {self.notes(self.store)}".strip()
         return save_table(data, name, title=title, output_dir=self.output_dir, **options)
 
@@ -169,7 +169,7 @@ class Run:
 
         Args:
             plot: the function that draws it from ``data`` and ``options``.
-            made_from: what differs from, or adds to, what all figures of the notebook say of themselves.
+            made_from: facts that differ from, or add to, those of all figures of the notebook.
         """
         name = f"{self.number}_{name}"
         facts = {**self.made_from, **(made_from or {})}
@@ -229,7 +229,7 @@ def start(
         notebook: its name, such as "03_benchmark".
         namespace: the notebook's ``globals()``; outside IPython the parameters themselves.
         kind: the class of settings of a notebook that has not moved yet.
-        prepare: called before anything is computed; what it returns, all figures say of themselves.
+        prepare: called before anything is computed; returns facts to print below all figures.
         notes: see :class:`Run`.
 
     Raises:

@@ -120,19 +120,19 @@ class Task(Record):
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Products, users' behaviours in time order, and tasks by split.
+    """Products, users' behaviors in time order, and tasks by split.
 
     Args:
         name: the source, for tables ("synthetic", "amazon", "personalwab").
         products: by parent_asin.
-        behaviors: user_id -> all behaviours of the user, the tasks' own purchases included, oldest first.
+        behaviors: user_id -> all behaviors of the user, the tasks' own purchases included, oldest first.
         profiles: user_id -> the profile published with the data (``personalwab`` alone).
         repairs: what was mended while reading, as "description" -> count.
         population: stranger's id -> (milliseconds, parent_asin) of what they bought, oldest first. Strangers
             have no task; the recommender learns from them.
 
     Raises:
-        DataError: a behaviour or task names an unknown product or user, a history is not in time
+        DataError: a behavior or task names an unknown product or user, a history is not in time
             order, two tasks share an id, or a stranger is a user, bought nothing or an unknown product.
     """
 
@@ -184,7 +184,7 @@ class Benchmark:
         return self._first_task[split, user_id]
 
     def before(self, user_id: str, timestamp: float) -> tuple[Behavior, ...]:
-        """The user's behaviours strictly before ``timestamp``, oldest first."""
+        """The user's behaviors strictly before ``timestamp``, oldest first."""
         return tuple(b for b in self.behaviors[user_id] if b.timestamp < timestamp)
 
     def history(self, task: Task, split: Split, protocol: Protocol = "leak_free") -> tuple[Behavior, ...]:

@@ -1,7 +1,7 @@
 """Settings: the base of all groups, those of moved notebooks, and how presets fill them.
 
 A preset is a file of ``params/``. Its section ``all`` is for every notebook that has such a group, a section
-``orion`` for the notebooks of that wing, and one such as ``03_benchmark`` for one notebook; later sections
+``orion`` for notebooks 05 to 08, and one such as ``03_benchmark`` for one notebook; later sections
 change earlier ones. ``laptop.yaml`` is complete, other presets say what differs, and a notebook's parameters
 cell comes last.
 """
@@ -165,7 +165,7 @@ class WorldSettings(Group):
     interests: Annotated[Pair, _least(1)] = S((2, 15), "Least and most interests of a user.")
     drift: Share = S(0.5, "Probability that an interest's preferences change during the history.")
     completeness: Share = S(0.2, "Probability that an instruction names an attribute of the target.")
-    repurchase: Share | None = S(None, "Probability of a repeat purchase; none: as habits have it.")
+    repurchase: Share | None = S(None, "Probability of a repeat purchase; none: follows each user's habits.")
 
 
 class DataSettings(WorldSettings):
@@ -197,7 +197,7 @@ class SasRecSettings(Group):
 
     dropout: Annotated[float, Field(ge=0, lt=1)] = S(0.5, "Dropout.")
     epochs: PositiveInt = S(1000, "Passes over the training sequences.")
-    learning_rate: PositiveFloat = S(0.001, "Of Adam.")
+    learning_rate: PositiveFloat = S(0.001, "Learning rate of Adam.")
     loss: Literal["bce", "cross_entropy"] = S("bce", "bce, as published, or cross_entropy over all items.")
 
 
@@ -217,10 +217,12 @@ class Players(Group):
     base_url: Annotated[
         str, AfterValidator(_check_base_url), PlainSerializer(without_token), Field(repr=False)
     ] = S("", "OpenAI-compatible endpoint; empty: OPENAI_BASE_URL, else OpenAI's. Its key: OPENAI_API_KEY.")
-    endpoint: str = S("", "What records call the endpoint, to distinguish stored replies; empty: its URL.")
+    endpoint: str = S("", "Name of the endpoint in stored replies and episodes; empty: its URL.")
     sampling: Fields = S({}, "Changes to what is sent with every request: {temperature: null} leaves it out.")
     budget_usd: PositiveFloat = S(5.0, "US dollars at which a run stops; run again, it goes on from there.")
-    budget_tokens: PositiveInt = S(20_000_000, "Tokens, prompts and replies, at which a run stops likewise.")
+    budget_tokens: PositiveInt = S(
+        20_000_000, "Tokens (prompts and replies) at which a run stops in the same way."
+    )
     workers: PositiveInt = S(1, "Calls or episodes at a time.")
 
     def facts(self, *roles: str) -> dict[str, Any]:
@@ -279,10 +281,10 @@ class PlaySettings(Group):
     method_tasks: NonNegativeInt = S(600, "Tasks that the prompting methods play; 0: all.")
     worlds: Worlds = S((), "Seeds of further synthetic worlds.")
     protocols: Annotated[tuple[Protocol, ...], Field(min_length=1)] = S(
-        ("leak_free",), "What agents may know, a row each."
+        ("leak_free",), "Protocols to play: leak_free, published. Each is a row."
     )
     published_items: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = S(
-        (0,), "Remembered items as published; 0: the paper's."
+        (0,), "Remembered items under the published protocol; 0: the paper's number."
     )
     official_repo: str = S("", "A clone of HongruCai/PersonalWAB, for its prompts; empty: ours.")
     functions_file: str = S("", "JSON of instruction -> function, by PUMA's fine-tuned model.")
@@ -296,7 +298,7 @@ class NotebookSettings(Group):
 
     preset: str = S(..., "The file of params/ that values come from.")
     output_dir: Path = S(..., "Where results go.")
-    seed: NonNegativeInt = S(..., "Of data, sampling and training.")
+    seed: NonNegativeInt = S(..., "Random seed of data, sampling and training.")
     stored_runs_only: bool = S(False, "Play and train nothing; what is not stored is an error.")
     portable: bool = S(True, "Compute with AVX2 on one thread: the same numbers on other machines.")
     engine: Literal["local", "ray", "dask"] = S("local", "Where independent work runs: here or on a cluster.")

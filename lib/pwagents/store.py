@@ -8,9 +8,9 @@ under "code" the names of the modules that decide it, which are hashed as they w
 (:mod:`pwagents.code`). Titles, labels and analyses stand in other modules, so rewording them makes nothing
 again.
 
-Three outcomes of an episode are told apart: *scored* (an agent's own errors included), *not evaluable* (the
-task, the simulated user or a judge cannot score it, whoever acts) and *infrastructure error* (an endpoint is
-down, a disk is full), which the next run tries again. Grades are computed when records are read.
+Three outcomes of an episode are distinguished: *scored* (an agent's own errors included), *not evaluable*
+(the task, the simulated user or a judge cannot score it, whoever acts) and *infrastructure error* (an
+endpoint is down, a disk is full), which the next run tries again. Grades are computed when records are read.
 """
 
 import fcntl
@@ -98,7 +98,7 @@ def made(
         if folder.exists() and (wrong := damage(folder)):  # unless another process has made it by now
             shutil.rmtree(aside, ignore_errors=True)  # of an earlier time
             os.replace(folder, aside)
-            print(f"{folder.name} is damaged ({wrong}) and is made again; the damaged copy is {aside}")
+            print(f"{folder.name} is damaged ({wrong}) and is rebuilt; the damaged copy is {aside}")
         if not folder.exists():
             require_loaded(hashes)
             part.mkdir(exist_ok=True)

@@ -121,7 +121,7 @@ def test_a_split_without_a_type_of_task_is_refused(amazon_files, case):
     ("settings", "named"),
     [
         ({"data_dir": "/nowhere"}, ("/nowhere", "no metadata file")),
-        ({"history": [13, 40]}, ("at most 12 behaviours of one user", "lower min_behaviors")),
+        ({"history": [13, 40]}, ("at most 12 behaviors of one user", "lower min_behaviors")),
         ({"categories": ["Books"]}, ("no product of ['Books']", "Home and Kitchen")),
     ],
 )

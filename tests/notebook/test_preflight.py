@@ -120,8 +120,8 @@ def test_a_model_that_lacks_weights_says_which_and_how_it_is_fetched(tmp_path, c
     (folder / "b.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
     assert "LFS pointer" in wrong(base={"model": str(folder)})[f"model {folder}"]
     gated, free = (wrong(base={"model": name})[f"model {name}"] for name in MODELS)
-    assert "licence" in gated and f"--local-dir {LLAMA}" in gated
-    assert "licence" not in free and f"hf download {MODELS[QWEN][0]}" in free
+    assert "license" in gated and f"--local-dir {LLAMA}" in gated
+    assert "license" not in free and f"hf download {MODELS[QWEN][0]}" in free
     monkeypatch.setattr(sys, "argv", ["preflight", "--models"])
     preflight.main()
     told = capsys.readouterr().out

@@ -64,7 +64,8 @@ for word, *rest in (each.split("=") for each in sys.argv[1:]):
     except StaleCodeError as error:
         print("refused", error)
 """
-REFUSED = "refused pwagents/seeds.py was edited after it had been loaded, so nothing is stored: restart"
+REFUSED = "refused pwagents/seeds.py was edited after it was loaded, so nothing is stored. "
+REFUSED += "Restart the kernel or the command."
 
 
 @pytest.fixture
@@ -141,5 +142,5 @@ def test_a_worker_that_loaded_other_code_than_the_process_that_asks_is_refused(m
     hashes = code.hashes_of("seeds")
     code.require_loaded(hashes)
     monkeypatch.setitem(code.LOADED, "pwagents/seeds.py", b"X = 1")
-    with pytest.raises(code.StaleCodeError, match=r"\Apwagents/seeds\.py was edited[^\n]*restart\Z"):
+    with pytest.raises(code.StaleCodeError, match=r"\Apwagents/seeds\.py was edited[^\n]*Restart[^\n]*\Z"):
         code.require_loaded(hashes)

@@ -5,7 +5,7 @@ times, from which users and products are chosen, and once for the whole records 
 from the paper: an item's category is its ``main_category``, not the file that it comes from, and instructions
 come from the offline writer (:mod:`pwagents.data.instructions`).
 
-Users, and the products that fill up the catalogue, are chosen by a seeded hash of their ids. DuckDB's threads
+Users, and the products that fill up the catalog, are chosen by a seeded hash of their ids. DuckDB's threads
 give groups in no fixed order, so a random generator would choose others at every run; and with the hash, one
 file more or less does not change which of two users comes first.
 """
@@ -79,14 +79,14 @@ def load_amazon(
         data_dir: holds ``.jsonl`` or ``.jsonl.gz`` files, any number of them, in subfolders too. Those whose
             name starts with "meta" are metadata, all others reviews, as the raw release names them.
         n_users: how many users to sample; where there are fewer, all are taken and ``repairs`` says so.
-        min_behaviors: how many behaviours a user needs, at least 3.
+        min_behaviors: how many behaviors a user needs, at least 3.
         categories: use only products of these categories (PersonalWAB's names where one fits, as
             :func:`name_category` gives them); None for all.
-        max_products: size of the catalogue. It holds every product of a sampled user, however many these
+        max_products: size of the catalog. It holds every product of a sampled user, however many these
             are; others fill it up.
         population: of the users who were not sampled, at most so many become strangers, whose purchases of
-            products of the catalogue are kept.
-        seed: chooses users, strangers, the rest of the catalogue and the instructions' wording.
+            products of the catalog are kept.
+        seed: chooses users, strangers, the rest of the catalog and the instructions' wording.
         memory_limit: of DuckDB; what does not fit goes to the system's folder for temporary files.
 
     Returns:
@@ -94,7 +94,7 @@ def load_amazon(
         what was mended in the records that it holds.
 
     Raises:
-        DataError: a file is missing or broken, no user has enough behaviours, or a split has no task of
+        DataError: a file is missing or broken, no user has enough behaviors, or a split has no task of
             some type.
         ValueError: ``min_behaviors`` is below 3, with which no split into three can be made.
     """
@@ -201,9 +201,9 @@ def _scan_ids(query: Query, reviews: list[Path], metas: list[Path]) -> None:
 def _choose_users(
     query: Query, data_dir: Path, n_users: int, min_behaviors: int, seed: int, repairs: Counter
 ) -> None:
-    """Choose users with enough behaviours, by a seeded hash; count which of their reviews are dropped."""
+    """Choose users with enough behaviors, by a seeded hash; count which of their reviews are dropped."""
     query(f"""
-        CREATE VIEW behaviors AS  -- reviews of one product by one user at the same time are one behaviour
+        CREATE VIEW behaviors AS  -- reviews of one product by one user at the same time are one behavior
         SELECT user_id, parent_asin, timestamp, min(reviews.place) AS place
         FROM reviews JOIN items USING (parent_asin) WHERE {STARS}
         GROUP BY user_id, parent_asin, timestamp""")
@@ -216,11 +216,11 @@ def _choose_users(
     ((n_chosen, longest),) = query("SELECT (SELECT count(*) FROM users), coalesce(max(n), 0) FROM counts")
     if n_chosen == 0:
         advice = "lower min_behaviors (the least history) or take more categories or files"
-        found, expected = f"at most {longest} behaviours of one user", f"users with {min_behaviors}; {advice}"
+        found, expected = f"at most {longest} behaviors of one user", f"users with {min_behaviors}; {advice}"
         raise DataError(data_dir, "-", "user_id", found, expected)
     query("CREATE TABLE chosen_reviews AS FROM behaviors SEMI JOIN users USING (user_id)")
 
-    # Reviews of the chosen users that are no behaviours are counted.
+    # Reviews of the chosen users that are no behaviors are counted.
     query("CREATE TABLE theirs AS FROM reviews SEMI JOIN users USING (user_id)")
     ((n_unknown,),) = query("SELECT count(*) FROM theirs ANTI JOIN listings USING (parent_asin)")
     ((n_all, n_rated),) = query(
@@ -237,7 +237,7 @@ def _choose_users(
 def _choose_products(
     query: Query, max_products: int, population: int, seed: int, repairs: Counter
 ) -> dict[str, tuple[tuple[int, str], ...]]:
-    """Choose a catalogue, and strangers with what they bought of it."""
+    """Choose a catalog, and strangers with what they bought of it."""
     # The products that the users bought; then others, in the order of a seeded hash.
     query("CREATE TABLE bought AS SELECT DISTINCT parent_asin, true AS is_bought FROM chosen_reviews")
     ((n_bought,),) = query("SELECT count(*) FROM bought")

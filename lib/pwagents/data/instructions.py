@@ -46,7 +46,7 @@ def write_instruction(
         task_type: search, recommend or review.
         product: the target; only ``title`` and ``category`` need to be known.
         review: what the user really wrote about it; used by review instructions alone.
-        history: the user's earlier behaviours, which set the tone.
+        history: the user's earlier behaviors, which set the tone.
         rng: chooses among the phrasings.
     """
     phrases = read_yaml("pwagents.data", "instructions.yaml")[task_type]

@@ -37,9 +37,9 @@ def load_personalwab(
     Args:
         data_dir: holds :data:`FILES`, or is a clone of the official repository.
         n_users: how many users to take, with their tasks. ``seed`` chooses them where there are more.
-        n_products: size of the catalogue. It holds every product of a chosen user, however many these are;
+        n_products: size of the catalog. It holds every product of a chosen user, however many these are;
             others fill it up.
-        seed: chooses users and the rest of the catalogue, where not all are taken.
+        seed: chooses users and the rest of the catalog, where not all are taken.
 
     Returns:
         A benchmark with users in the order of their ids, tasks and products in the order of the files.
@@ -52,7 +52,7 @@ def load_personalwab(
     (profile_file, *_), history_files, product_files, (task_file, *_) = find_files(Path(data_dir))
     products: dict[str, Product] = {}
     repairs: Counter = Counter()
-    # The catalogue comes first: histories and tasks add the products that it lacks.
+    # The catalog comes first: histories and tasks add the products that it lacks.
     for path in product_files:
         with _reading(path, repairs) as (entries, at):
             for asin, info in entries.items():
@@ -200,7 +200,7 @@ def _make_product(info: Mapping[str, Any], repairs: Counter) -> Product:
 
 
 def _add_product(info: Mapping[str, Any], products: dict[str, Product], repairs: Counter) -> str:
-    """Give the id of the product that ``info`` tells about, which is added to a catalogue that lacks it."""
+    """Give the id of the product that ``info`` tells about, which is added to a catalog that lacks it."""
     if (asin := info["parent_asin"]) not in products:
         product = _make_product(info, repairs)
         asin = product.parent_asin  # without spaces around it

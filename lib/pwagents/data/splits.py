@@ -8,9 +8,9 @@ from pwagents.seeds import rng
 
 
 def chronological_split(n: int) -> tuple[int, int, int]:
-    """Split ``n`` behaviours, oldest first, into history, train and test: 80/10/10 by count.
+    """Split ``n`` behaviors, oldest first, into history, train and test: 80/10/10 by count.
 
-    From three behaviours on there is at least one of each; the sizes of train and test are rounded, and
+    From three behaviors on there is at least one of each; the sizes of train and test are rounded, and
     history takes the rest. With fewer than three, all are history, and that user gets no task.
 
     Returns:
@@ -23,15 +23,15 @@ def chronological_split(n: int) -> tuple[int, int, int]:
 
 
 def split_by_time(timestamps: Sequence[int]) -> tuple[int, int, int]:
-    """Split behaviours as :func:`chronological_split` does, but never between equal times.
+    """Split behaviors as :func:`chronological_split` does, but never between equal times.
 
     Each boundary moves to the nearest place where time moves on, so that all of history lies strictly before
-    the first train behaviour, and all of train strictly before the first test behaviour: otherwise "before
+    the first train behavior, and all of train strictly before the first test behavior: otherwise "before
     the first test task" would cut into a group of purchases made at once. Of two equally near places the
     earlier one is taken. With fewer than three distinct times, all are history. No paper mentions ties.
 
     Args:
-        timestamps: of the behaviours, oldest first.
+        timestamps: of the behaviors, oldest first.
 
     Returns:
         (n_history, n_train, n_test), which sum to ``len(timestamps)``.
@@ -55,7 +55,7 @@ def parting_date(train: Sequence[Task], tested: Sequence[Task], first_task: Call
     is learned lies before the first evaluated task of all tested users. Where users shop at different times,
     as in real data, train tasks are lost to the one side and test tasks to the other: the date is the one
     that keeps the greatest share on the side that loses more, the earliest of equally good ones. Where all
-    train tasks lie before all test tasks, as in the embedded world, nothing is lost. PersonalWAB trains on
+    train tasks lie before all test tasks, as in the synthetic world, nothing is lost. PersonalWAB trains on
     all users' train tasks, whatever their time; Orion does not say.
 
     Args:

@@ -89,7 +89,7 @@ class SasRec(nn.Module):
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_normal_(parameter)
-        with torch.no_grad():  # initialising drew numbers for the padding, too
+        with torch.no_grad():  # initializing drew numbers for the padding, too
             self.item_emb.weight[PADDING] = 0
             self.pos_emb.weight[0] = 0
 
@@ -104,7 +104,7 @@ class SasRec(nn.Module):
         attentions = zip(self.attention_layernorms, self.attention_layers, strict=True)
         forwards = zip(self.forward_layernorms, self.forward_layers, strict=True)
         for (norm_1, attention), (norm_2, feed_forward) in zip(attentions, forwards, strict=True):
-            query = norm_1(x)  # the queries are normalised, keys and values are not, as published
+            query = norm_1(x)  # the queries are normalized, keys and values are not, as published
             attended, _ = attention(query, x, x, attn_mask=future, need_weights=False)
             x = feed_forward(norm_2(query + attended))
         return self.last_layernorm(x)
@@ -301,7 +301,7 @@ class RecommendersByTime:
             rows = sequences[date].values()
             return any(len(row) > 1 for row in rows) and len({asin for row in rows for asin in row}) > 1
 
-        # Where the same purchases lie before two dates, as in the embedded world, the later one adds nothing.
+        # If the same purchases lie before two dates, as in the synthetic world, the later one adds nothing.
         dates = [date for date in candidates if can_learn(date)]
         dates = dates[:1] + [b for a, b in pairwise(dates) if sequences[a] != sequences[b]]
         return cls(dates, [Recommender.fit(sequences[date], config, seed, cache_dir) for date in dates])

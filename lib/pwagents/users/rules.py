@@ -1,8 +1,8 @@
-"""A user without a language model: controlled disclosure by rules, one fact a turn.
+"""The rule-based simulated user: controlled disclosure without a language model, one fact a turn.
 
 The facts come from the target's page (price in round numbers, store, details, single words of title and
 features) or, for a review task, from the real review (stars and what it is about). Nothing else is known: not
-the latent truth of the embedded world, not other products. Words and phrases stand in ``rules.yaml``.
+the latent truth of the synthetic world, not other products. Words and phrases stand in ``rules.yaml``.
 """
 
 import html
@@ -224,7 +224,7 @@ def product_facts(product: Product, profile: UserProfile | None = None) -> Itera
     for word in (words or content_words(" ".join(product.features)))[::2][:_SINGLE_WORDS]:
         yield Fact("feature", word)
 
-    # What follows "for" in a description of one short sentence, as the embedded world's are.
+    # What follows "for" in a description of one short sentence, as the synthetic world's are.
     occasion = re.fullmatch(r"[^.]*? for (.+?)\.?", description.strip())
     if occasion and len(occasion[1].split()) <= 8 and re.fullmatch(r"[\w ,'-]+", occasion[1]):
         yield Fact("occasion", occasion[1])

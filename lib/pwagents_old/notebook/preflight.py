@@ -33,7 +33,7 @@ GB = 10**9
 # Group of settings -> file of a clone.
 PROMPTS = {"play": "PersonalWAB/agents/utils.py", "study": "PUMA/utils.py"}
 LARGE_GB = 2  # weights from which on a model is not trained without a GPU
-# Folder in params/paper.yaml -> repository, licence, whether it is gated, GB of weights. The small model is
+# Folder in params/paper.yaml -> repository, license, whether it is gated, GB of weights. The small model is
 # made here, MiniLM comes with the environment.
 LLAMA_2 = ("meta-llama/Llama-2-7b-chat-hf", "Llama 2 Community License", True, 13.5)
 MODELS = {
@@ -151,7 +151,7 @@ def fetch_command(name: str) -> str:
     if name not in MODELS:
         return "name another folder, or put the model there"
     repository, _, is_gated, _ = MODELS[name]
-    first = "accept its licence on its page, `.venv/bin/hf auth login`, then " if is_gated else ""
+    first = "accept its license on its page, `.venv/bin/hf auth login`, then " if is_gated else ""
     return f'{first}`.venv/bin/hf download {repository} --exclude "*.bin" --local-dir {name}`'
 
 
@@ -208,8 +208,8 @@ def main() -> None:
     parser.add_argument("--models", action="store_true", help="name the models of presets instead")
     arguments = parser.parse_args()
     if arguments.models:
-        for name, (repository, licence, is_gated, size) in MODELS.items():
-            terms = f"{licence}, {'gated' if is_gated else 'not gated'}, {size:g} GB"
+        for name, (repository, license, is_gated, size) in MODELS.items():
+            terms = f"{license}, {'gated' if is_gated else 'not gated'}, {size:g} GB"
             print(f"{repository}: {terms}\n  {fetch_command(name)}")
         return
 

@@ -1,4 +1,4 @@
-"""The people of the embedded world: who they are (latent truth) and what they buy because of it."""
+"""The people of the synthetic world: who they are (latent truth) and what they buy because of it."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The embedded shop: domains, attributes and the seeded products made of them."""
+"""The synthetic shop: domains, attributes and the seeded products made of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the people of the embedded world write: reviews and instructions."""
+"""What the people of the synthetic world write: reviews and instructions."""
 
 from collections.abc import Set
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The embedded data source: a seeded world of people with several interests each.
+"""The synthetic data source: a seeded world of people with several interests each.
 
 Real purchase histories do not say what people wanted, so no study on them can tell a good profile from a
 lucky one. This world can: every history is made by a person whose preferences are known, differ from one
@@ -97,7 +97,7 @@ def make_world(config: WorldSettings, seed: int) -> World:
 def make_user(user_id: str, config: WorldSettings, generator: np.random.Generator) -> tuple[Person, int]:
     """Draw a person, and how many purchases they make."""
     # Log-normal, since most people buy a little and a few buy a lot. Its mean of 34 lies between the 32 and
-    # 38 behaviours that PersonalWAB counts (Table 2). An interest gets some six purchases to learn from.
+    # 38 behaviors that PersonalWAB counts (Table 2). An interest gets some six purchases to learn from.
     length = int(np.clip(generator.lognormal(np.log(28), 0.6), *config.history))
     if config.lengths == "uniform":
         length = int(generator.integers(config.history[0], config.history[1] + 1))
