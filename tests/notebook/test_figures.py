@@ -160,7 +160,7 @@ def test_a_file_can_name_no_code_but_drawing_functions(folder):
         with pytest.raises(ValueError, match=r"03_gains.parquet: drawn by .* expected a function plot_"):
             draw_figure(path)
     before = sorted(folder.rglob("*"))
-    with pytest.raises(ValueError, match="figure x: drawn by .*; expected a function plot_"):
+    with pytest.raises(ValueError, match=r"figure x: drawn by .*; expected a function plot_"):
         save_figure(lambda data: None, "x", ROWS, output_dir=folder)
     assert sorted(folder.rglob("*")) == before
 

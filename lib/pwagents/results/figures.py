@@ -177,7 +177,7 @@ def plot_bars(
 
 @styled
 def plot_transitions(transitions: pd.DataFrame, *, title: str = ""):
-    """Draw :func:`pwagents.results.episodes.action_transitions`; PersonalWAB has a chord diagram (Figure 8)."""
+    """Draw :func:`pwagents.results.episodes.action_transitions` (PersonalWAB, Figure 8: a chord diagram)."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
