@@ -6,10 +6,12 @@ from typing import Annotated
 
 import pytest
 
+from pwagents import code
 from pwagents.errors import DataError, InfrastructureError
 from pwagents.llm.chat import Reply
 from pwagents.schema import Usage
 from pwagents.settings import Players, player
+from pwagents_old import project
 from pwagents_old.llm import openai_model
 from pwagents_old.llm.budget import Budget, BudgetError, Load, cost_usd, estimate, price_of
 from pwagents_old.llm.make import Models, notes
@@ -138,3 +140,21 @@ def test_an_estimate_has_one_row_for_each_role_that_a_model_plays():
         ["as openai:my-model", 150, 150_000, 3_000, 0, "no price known"],
         ["as local:judge", 150, 150_000, 3_000, 0, "runs here"],
     ]
+
+
+def test_an_episodes_key_holds_a_local_models_weights_and_the_code_that_asks(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("{}")
+    weights = tmp_path / "model.safetensors"
+
+    def facts(policy):
+        return Models(Roles(policy=policy), tmp_path / "replies.sqlite").facts("policy")
+
+    weights.write_bytes(b"one training")
+    before = facts(f"local:{tmp_path}")
+    weights.write_bytes(b"another training")
+    assert facts(f"local:{tmp_path}")["policy"] != before["policy"]
+    asked, name = facts("openai:gpt-4o-mini"), "pwagents_old/llm/openai_model.py"
+    monkeypatch.setitem(code.LOADED, name, code.LOADED[name] + b"\nWAIT = 1\n")
+    monkeypatch.setattr(project, "require_loaded", lambda hashes: None)  # the file itself has not changed
+    assert facts("openai:gpt-4o-mini") != asked
+    assert facts("offline") == {"policy": "offline"}  # rules ask nobody

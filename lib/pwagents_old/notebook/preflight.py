@@ -3,7 +3,7 @@
     make preflight PRESET=paper ONLY="03 04"     all of it, with a trial call for each model at an endpoint
     make models                                  the models that presets name, and how each is fetched
 
-Every notebook's first line says the same in short (:func:`check`). No model is loaded, nothing is fetched.
+Notebooks of the old package say the same in short at their top (:func:`check`). No model is loaded, nothing is fetched.
 """
 
 import argparse
