@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pwagents.errors import StaleCodeError
 
@@ -62,9 +63,9 @@ def hash_files(files: Iterable[str]) -> dict[str, str]:
     return {name: _hash_what_counts(name, LOADED[name]) for name in files}
 
 
-def join_hashes(hashes: Mapping[str, str]) -> str:
-    """Return 16 hex digits over files and their hashes."""
-    return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:16]
+def hash_of(content: Any) -> str:
+    """Return 16 hex digits over JSON values: hashes of files, training examples."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 def require_loaded(hashes: Mapping[str, str]) -> None:

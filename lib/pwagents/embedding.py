@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pwagents import portable
-from pwagents.code import hashes_of, join_hashes
+from pwagents.code import hash_of, hashes_of
 from pwagents.errors import InfrastructureError
 from pwagents.progress import progress
 
@@ -45,7 +45,7 @@ class Embedder:
         bits = "portable" if portable.is_on() else "native"
         self._prefix = f"all-MiniLM-L6-v2\x1f{max_tokens}\x1f{batch_size}\x1f{bits}\x1f".encode()
         self._lock, self._memory = threading.Lock(), dict[bytes, np.ndarray]()
-        code = join_hashes(hashes_of("embedding", "portable"))
+        code = hash_of(hashes_of("embedding", "portable"))
         self._file = Path(folder) / f"embeddings-{code}.sqlite" if folder else None
         if self._file:
             self._file.parent.mkdir(parents=True, exist_ok=True)

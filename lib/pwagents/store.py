@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from pwagents import engine, portable
-from pwagents.code import hashes_of, join_hashes, require_loaded
+from pwagents.code import hash_of, hashes_of, require_loaded
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError, is_outage
 from pwagents.files import append_line, damage, open_lines, seal, sync, write_aside
 from pwagents.progress import progress
@@ -51,12 +51,7 @@ def with_code(facts: Facts) -> tuple[dict[str, Any], dict[str, str]]:
     """Return facts with the hash of their code in place of its modules' names, and the hash of each file."""
     code = facts["code"]
     hashes = {} if isinstance(code, str) else hashes_of(*code)  # a text is a hash already
-    return {**facts, "code": join_hashes(hashes) if hashes else code}, hashes
-
-
-def hash_of(content: Any) -> str:
-    """Return 16 hex digits over JSON values such as training examples, for ``facts``."""
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+    return {**facts, "code": hash_of(hashes) if hashes else code}, hashes
 
 
 def made(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pwagents.code import LOADED, hash_files, join_hashes, require_loaded
+from pwagents.code import LOADED, hash_files, hash_of, require_loaded
 
 # Rooms whose modules have other names in the new package. Of each other room, its namesake there counts, too.
 _MOVED = {
@@ -27,7 +27,7 @@ def code_hash(*rooms: str) -> str:
     """
     hashes = hash_files(files_of_rooms(*rooms))
     require_loaded(hashes)
-    return join_hashes(hashes)
+    return hash_of(hashes)
 
 
 def files_of_rooms(*rooms: str) -> list[str]:

@@ -1,23 +1,11 @@
 """A world that is small, and large enough for its properties to show; a study of a smaller one."""
 
-import matplotlib
-import matplotlib.pyplot as plt
 import pytest
 
 from pwagents.data.synthetic import make_world
 from pwagents.notebook import Run
 from pwagents.settings import BenchmarkNotebook, WorldSettings
-from pwagents.shop.search import build_search_engine
 from pwagents_old.benchmark.study import Study
-
-matplotlib.use("Agg")
-
-
-@pytest.fixture(autouse=True)
-def closed_figures():
-    with matplotlib.rc_context():
-        yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="session")
@@ -28,16 +16,6 @@ def config():
 @pytest.fixture(scope="session")
 def world(config):
     return make_world(config, seed=0)
-
-
-@pytest.fixture(scope="session")
-def engine(world):
-    return build_search_engine(world.benchmark.products)
-
-
-@pytest.fixture(scope="session")
-def small():
-    return make_world(WorldSettings(n_users=12, n_products=300), seed=0)
 
 
 @pytest.fixture(scope="module")

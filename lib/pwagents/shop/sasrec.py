@@ -28,13 +28,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pwagents.code import hash_of
 from pwagents.errors import DataError
 from pwagents.portable import one_core
 from pwagents.progress import progress
 from pwagents.schema import Benchmark
 from pwagents.settings import SasRecSettings, plain
 from pwagents.shop.search import RESULTS
-from pwagents.store import hash_of, made
+from pwagents.store import made
 
 CHECKPOINT, ITEM_NUMBERS = "pwab.pth", "1000_ids.json"
 PADDING = 0  # item 0 is no item

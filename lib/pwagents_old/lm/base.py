@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pandas as pd
 
 from pwagents.progress import progress
-from pwagents.store import made, hash_of
+from pwagents.code import hash_of
+from pwagents.store import made
 from pwagents_old.lm.card import write_card
 from pwagents_old.lm.packed import states_before
 from pwagents_old.lm.settings import BaseSettings

@@ -14,7 +14,7 @@ import pandas as pd
 from pwagents.progress import progress
 from pwagents.seeds import derive_seed
 from pwagents.files import damage, seal
-from pwagents.store import hash_of
+from pwagents.code import hash_of
 from pwagents.results.figures import plot_lines
 from pwagents.results.style import mark_level
 from pwagents_old.llm.folder import point_to_base

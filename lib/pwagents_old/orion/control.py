@@ -16,7 +16,7 @@ from pwagents.profiles.contextual import Context, ContextualProfile, ProfileLine
 from pwagents.schema import Benchmark, Product, Task
 from pwagents.seeds import rng
 from pwagents.shop.environment import Environment
-from pwagents.store import hash_of
+from pwagents.code import hash_of
 from pwagents_old.orion.agent import purchases
 from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.settings import GrpoNotebook

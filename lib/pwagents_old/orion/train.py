@@ -25,7 +25,8 @@ from pwagents.results.tables import format_intervals
 from pwagents.schema import Action, Split, Task
 from pwagents.settings import plain
 from pwagents.shop.environment import BeliefState, Environment, UserReply
-from pwagents.store import KEY, made, hash_of
+from pwagents.code import hash_of
+from pwagents.store import KEY, made
 from pwagents_old.llm.folder import dropped_by_template, read_tokenizer
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.lm.base import base_model

@@ -28,7 +28,8 @@ import pandas as pd
 
 from pwagents.data.splits import sample_tasks
 from pwagents.settings import plain
-from pwagents.store import made, hash_of
+from pwagents.code import hash_of
+from pwagents.store import made
 from pwagents_old.llm.folder import ADAPTER
 from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.lm.complete import complete, draws_alone
