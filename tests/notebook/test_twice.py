@@ -16,19 +16,21 @@ QUICK = {
     "00_tour": {"data": FEW},
     "03_benchmark": {"data": FEW, "play": {"max_tasks": 24, "method_tasks": 6, "worlds": [0]}},
 }
-SHOWS = {
-    "print",
-    "display",
-    "table",
+# Calls that present, and what holds titles, notes and choices of columns.
+SHOWS = {"print", "display", "table", "figure", "answer", "outcomes"}
+SHOWS |= {"show_episodes", "show", "render_table"}
+LABELS = {
+    "title",
+    "note",
+    "axis",
+    "headings",
+    "columns",
+    "tested",
+    "cells",
+    "two_decimals",
+    "twins",
     "figure",
-    "answer",
-    "outcomes",
-    "show_episodes",
-    "show",
-    "render_table",
-    "plot_year",
 }
-LABELS = {"title", "note", "axis", "headings", "columns", "tested", "cells", "two_decimals", "twins"}
 
 
 @pytest.mark.timeout(600)
