@@ -12,8 +12,9 @@ from pwagents.agents.offline import RuleAgent
 from pwagents.agents.play import make_player
 from pwagents.results.tables import recommender_name
 from pwagents.schema import FUNCTION_OF, Behavior, Product, Review
+from pwagents.settings import SasRecSettings
 from pwagents.shop.environment import Environment, Shop, run_episode
-from pwagents.shop.sasrec import CHECKPOINT, RecommendersByTime
+from pwagents.shop.sasrec import CHECKPOINT, Recommender, RecommendersByTime
 from pwagents.shop.search import build_search_engine
 
 from .conftest import ScriptedModel, call
@@ -70,16 +71,21 @@ def test_the_recommender_is_given_it_as_published_alone(protocol, poisoned):
     assert ("B0ZORB" in step.action.arguments["product_sequence"]) == (protocol == "published")
 
 
-def test_only_the_published_protocol_knows_the_future(poisoned):
+def test_only_the_published_protocol_knows_the_future(poisoned, tmp_path):
     shop, task = poisoned
     assert len(shop.benchmark.history(task, "test")) < len(shop.benchmark.history(task, "test", "published"))
     # Without the published files the recommender is ours under both protocols.
     ours, published = (Environment(shop, task, protocol=p).recommender for p in ("leak_free", "published"))
-    assert type(ours) is type(published) and shop.facts("published") == {}
+    assert type(ours) is type(published) and shop.facts("published") == shop.facts("leak_free")
+    before = shop.facts("leak_free")
     assert "leak-free" in recommender_name(shop, "bce", "published")
     shop = replace(shop, published=object(), published_hashes=(CHECKPOINT,))
     assert Environment(shop, task, protocol="published").recommender is shop.published
     assert type(Environment(shop, task).recommender) is type(ours)
-    assert shop.facts("published") == {"published": (CHECKPOINT,)} and shop.facts("leak_free") == {}
+    assert shop.facts("published") == {"published": (CHECKPOINT,)} and shop.facts("leak_free") == before
+    other = RecommendersByTime(
+        [0], [Recommender.fit({"u": ["a", "b"]}, SasRecSettings(epochs=1), 0, tmp_path)]
+    )
+    assert replace(shop, recommenders=other).facts("leak_free") != before  # other weights, other episodes
     assert "checkpoint" in recommender_name(shop, "bce", "published")
     assert recommender_name(shop, "bce", "leak_free") == "SASRec trained here, bce loss"
