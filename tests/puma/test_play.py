@@ -125,7 +125,7 @@ def test_a_purchase_between_test_tasks_is_known_as_published_and_never_leak_free
     tasks = [task for task in world.tasks["test"] if task.task_id == "later"]
     elsewhere.worlds, elsewhere.memory = Worlds(world, world, tasks, []), memory_of(world)
     prompts, known = [], []
-    shelf = SimpleNamespace(recommend=lambda ids, k: known.extend(ids) or [])
+    shelf = SimpleNamespace(name="shelf", recommend=lambda ids, k: known.extend(ids) or [])
     always = RecommendersByTime([0], [shelf])
     elsewhere.shop = replace(elsewhere.learning_shop, benchmark=world, recommenders=always)
 
