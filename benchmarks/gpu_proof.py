@@ -19,8 +19,8 @@ import torch
 from torch.utils.benchmark import Timer
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
+from pwagents.llm.folder import read_config
 from pwagents.schema import Action, Observation, Step, Task, Trajectory
-from pwagents_old.llm.folder import read_config
 from pwagents_old.lm import complete, dpo, load, sft
 from pwagents_old.lm.decode import BatchDecoder
 from pwagents_old.lm.dialogues import dialogue_tokenizer

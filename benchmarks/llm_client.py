@@ -22,8 +22,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from pwagents.llm.make import Models
 from pwagents.settings import Players
-from pwagents_old.llm.make import Models
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))

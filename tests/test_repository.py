@@ -71,14 +71,14 @@ def test_importing_the_library_and_making_its_models_loads_nothing_heavy(tmp_pat
         for package in ("pwagents", "pwagents_old")
         for path in (library / package).rglob("*.py")
     }
-    assert {"pwagents.schema", "pwagents_old.llm.make"} <= modules
+    assert {"pwagents.schema", "pwagents.llm.make"} <= modules
     code = (
         "import importlib, sys\n"
         f"for module in {sorted(modules - ASIDE)}:\n"
         "    importlib.import_module(module)\n"
         f"    heavy = [name for name in {HEAVY} if name in sys.modules]\n"
         "    if heavy: sys.exit(f'importing {module} loads {heavy}')\n"
-        "from pathlib import Path\nfrom pwagents_old.llm.make import Models, Players\n"
+        "from pathlib import Path\nfrom pwagents.llm.make import Models, Players\n"
         f"folder = Path({str(tmp_path)!r})\n(folder / 'config.json').touch()\n"
         "models = Models(Players(), folder / 'replies')\n"
         "models('openai:m'), models(f'local:{folder}')\n"

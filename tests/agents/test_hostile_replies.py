@@ -11,11 +11,11 @@ import pytest
 from pwagents.agents.chat import Setup
 from pwagents.agents.methods import METHODS
 from pwagents.errors import InfrastructureError
+from pwagents.llm.budget import Budget
+from pwagents.llm.openai_model import OpenAIModel
+from pwagents.llm.store import ResponseStore, StoredModel
 from pwagents.shop.environment import run_episode
 from pwagents.store import Episode, Store, episodes
-from pwagents_old.llm.budget import Budget
-from pwagents_old.llm.openai_model import OpenAIModel
-from pwagents_old.llm.store import ResponseStore, StoredModel
 
 KEY = "sk-se/cret-0123456789abcdef"
 ESCAPED_KEY = KEY.replace("s", "\\u0073").replace("/", "\\/").replace("d", "\\u0064")
@@ -186,7 +186,7 @@ def test_an_answer_a_byte_at_a_time_ends(chat_server):
 
 
 def test_an_answer_of_gigabytes_is_broken_off(chat_server, monkeypatch):
-    from pwagents_old.llm import endpoints
+    from pwagents.llm import endpoints
 
     monkeypatch.setattr(endpoints, "LARGEST", 2**20)
     server = chat_server()

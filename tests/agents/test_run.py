@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 
 from pwagents.agents.methods import METHODS
+from pwagents.llm import openai_model
+from pwagents.llm.openai_model import OpenAIModel
+from pwagents.llm.store import ResponseStore, StoredModel
 from pwagents.results.episodes import records_frame
 from pwagents.schema import FUNCTION_OF
 from pwagents.shop.environment import Environment
 from pwagents.store import episodes
 from pwagents.users.llm import LlmUser
-from pwagents_old.llm import openai_model
-from pwagents_old.llm.openai_model import OpenAIModel
-from pwagents_old.llm.store import ResponseStore, StoredModel
 
 from ..llm.server import Answer, completion
 

@@ -310,7 +310,7 @@ def test_what_an_agent_paid_and_its_calls_that_could_not_be_carried_out_are_told
 
 def test_the_folder_of_a_trained_model_plays(play, tmp_path, monkeypatch):
     model = ScriptedModel(lambda request: "")  # in the place of one on disk
-    monkeypatch.setattr("pwagents_old.llm.make.LocalModel", lambda folder: model)
+    monkeypatch.setattr("pwagents.llm.make.LocalModel", lambda folder: model)
     (tmp_path / "config.json").write_text("{}")
     done = play(tmp_path, track="single_turn", tasks=1, name="mine")
     assert done.records[0].model == "scripted" and "mine" in done.table.index

@@ -9,9 +9,9 @@ from safetensors.torch import load_file
 
 from pwagents.errors import DataError
 from pwagents.llm.chat import Request
-from pwagents_old.llm.failures import ContextTooLongError, RefusedError
-from pwagents_old.llm.folder import read_config, read_model, read_tokenizer
-from pwagents_old.llm.local_model import LocalModel, Sampling, sampler
+from pwagents.llm.failures import ContextTooLongError, RefusedError
+from pwagents.llm.folder import read_config, read_model, read_tokenizer
+from pwagents.llm.local_model import LocalModel, Sampling, sampler
 
 from .conftest import CIRCUMSTANCES, HI, TOOL
 

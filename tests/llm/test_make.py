@@ -8,14 +8,13 @@ import pytest
 
 from pwagents import code
 from pwagents.errors import DataError, InfrastructureError
+from pwagents.llm import openai_model
+from pwagents.llm.budget import Budget, BudgetError, Load, cost_usd, estimate, price_of
 from pwagents.llm.chat import Reply
+from pwagents.llm.make import Models, notes
+from pwagents.llm.openai_model import OpenAIModel
 from pwagents.schema import Usage
 from pwagents.settings import Players, player
-from pwagents_old import project
-from pwagents_old.llm import openai_model
-from pwagents_old.llm.budget import Budget, BudgetError, Load, cost_usd, estimate, price_of
-from pwagents_old.llm.make import Models, notes
-from pwagents_old.llm.openai_model import OpenAIModel
 
 from .conftest import CIRCUMSTANCES, HI
 from .server import Answer, ChatServer, default_reply
@@ -153,8 +152,10 @@ def test_an_episodes_key_holds_a_local_models_weights_and_the_code_that_asks(tmp
     before = facts(f"local:{tmp_path}")
     weights.write_bytes(b"another training")
     assert facts(f"local:{tmp_path}")["policy"] != before["policy"]
-    asked, name = facts("openai:gpt-4o-mini"), "pwagents_old/llm/openai_model.py"
+    asked, name = facts("openai:gpt-4o-mini"), "pwagents/llm/openai_model.py"
     monkeypatch.setitem(code.LOADED, name, code.LOADED[name] + b"\nWAIT = 1\n")
-    monkeypatch.setattr(project, "require_loaded", lambda hashes: None)  # the file itself has not changed
+    monkeypatch.setattr("pwagents.llm.make.require_loaded", lambda hashes: None)  # the file has not changed
+    code.hashes_of.cache_clear()
     assert facts("openai:gpt-4o-mini") != asked
+    code.hashes_of.cache_clear()
     assert facts("offline") == {"policy": "offline"}  # rules ask nobody

@@ -9,12 +9,12 @@ import traceback
 import pytest
 
 from pwagents.errors import InfrastructureError
+from pwagents.llm import failures, openai_model
 from pwagents.llm.chat import Request, ask_all
+from pwagents.llm.endpoints import proxy_of
+from pwagents.llm.failures import EndpointError, RefusedError, RejectedError, sort_failure
+from pwagents.llm.openai_model import OpenAIModel
 from pwagents.urls import endpoint_name
-from pwagents_old.llm import failures, openai_model
-from pwagents_old.llm.endpoints import proxy_of
-from pwagents_old.llm.failures import EndpointError, RefusedError, RejectedError, sort_failure
-from pwagents_old.llm.openai_model import OpenAIModel
 
 from .conftest import CIRCUMSTANCES, HI, TOOL
 from .server import Answer, completion, default_reply

@@ -9,9 +9,9 @@ import pytest
 
 from pwagents.errors import DataError, InfrastructureError
 from pwagents.llm.chat import Reply, Request, ToolCall, ask_all
+from pwagents.llm.openai_model import OpenAIModel
+from pwagents.llm.store import ResponseStore, StoredModel
 from pwagents.schema import Usage
-from pwagents_old.llm.openai_model import OpenAIModel
-from pwagents_old.llm.store import ResponseStore, StoredModel
 
 from ..agents.conftest import ScriptedModel
 from ..processes import begin, kill

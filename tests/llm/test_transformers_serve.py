@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pwagents_old.llm.local_model import LocalModel
-from pwagents_old.llm.openai_model import OpenAIModel
+from pwagents.llm.local_model import LocalModel
+from pwagents.llm.openai_model import OpenAIModel
 
 from .conftest import CALL, HI, TOOL, save_model
 from .server import ChatServer

@@ -11,7 +11,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2ForCausalLM
 
-from pwagents_old.llm.folder import read_model, read_tokenizer
+from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents_old.lm.complete import complete
 from pwagents_old.lm.decode import BatchDecoder, VllmDecoder
 from pwagents_old.lm.packed import states_before

@@ -19,10 +19,10 @@ import torch
 
 from pwagents.data.synthetic import make_world
 from pwagents.llm.fence import fence
+from pwagents.llm.folder import read_model, read_tokenizer
+from pwagents.llm.local_model import LocalModel
 from pwagents.portable import one_core
 from pwagents.settings import WorldSettings
-from pwagents_old.llm.folder import read_model, read_tokenizer
-from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.lm import dialogues
 from pwagents_old.lm.base import ALL_STEPS, Lesson, content_hash, small_base
 from pwagents_old.lm.dialogues import SHOWN, DialogueText

@@ -10,8 +10,8 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 
 from pwagents.errors import DataError
-from pwagents_old.llm.folder import ADAPTER, adapter_base, read_model
-from pwagents_old.llm.local_model import LocalModel
+from pwagents.llm.folder import ADAPTER, adapter_base, read_model
+from pwagents.llm.local_model import LocalModel
 from pwagents_old.lm.card import write_card
 from pwagents_old.lm.load import hold_in_float32, load_model, merge, with_adapter
 from pwagents_old.lm.settings import SftSettings

@@ -12,7 +12,7 @@ from transformers import Qwen2ForCausalLM
 
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
-from pwagents_old.llm.folder import dropped_by_template, read_tokenizer
+from pwagents.llm.folder import dropped_by_template, read_tokenizer
 from pwagents_old.lm.base import ALL_STEPS, CHECK_EVERY, LOG, Lesson, content_hash, small_base
 from pwagents_old.lm.dialogues import dialogue_tokenizer
 from pwagents_old.lm.exercises import REVIEW, SEARCH, ExerciseText, ids_and_titles, shop_words

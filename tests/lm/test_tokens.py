@@ -11,7 +11,7 @@ import torch
 from pwagents.agents.replies import read_turn
 from pwagents.errors import DataError
 from pwagents.llm.chat import Reply
-from pwagents_old.llm.folder import read_model, read_tokenizer
+from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents_old.lm import smollm2
 from pwagents_old.lm.settings import BaseSettings
 from pwagents_old.lm.smollm2 import CHAT_TEMPLATE, INSTALL, gguf_file, smollm2_folder

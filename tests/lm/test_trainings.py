@@ -12,8 +12,8 @@ from peft import get_peft_model
 from safetensors.torch import load_file
 
 from pwagents.errors import DataError
+from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.seeds import derive_seed
-from pwagents_old.llm.folder import read_model, read_tokenizer
 from pwagents_old.lm import trainer
 from pwagents_old.lm.dpo import evaluate_pairs, prefer
 from pwagents_old.lm.load import merge, new_adapter

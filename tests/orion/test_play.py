@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pwagents.errors import InfrastructureError
+from pwagents.llm.local_model import LocalModel
 from pwagents.shop.environment import MAX_STEPS, UserReply
-from pwagents_old.llm.local_model import LocalModel
 from pwagents_old.lm.smollm2 import CHAT_TEMPLATE
 from pwagents_old.orion import play as decoder_module
 from pwagents_old.orion.agent import OrionAgent, orion_messages

@@ -7,8 +7,8 @@ import grimp
 import pytest
 
 from pwagents.errors import DataError, NotEvaluableError
+from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.results.statistics import by_type_and_mean
-from pwagents_old.llm.folder import read_model, read_tokenizer
 from pwagents_old.lm.exercises import ids_and_titles
 from pwagents_old.lm.trainer import not_falling, read_losses
 from pwagents_old.orion import train as orion_train

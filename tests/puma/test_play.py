@@ -7,10 +7,10 @@ import pytest
 
 from pwagents.agents.play import read_functions
 from pwagents.errors import DataError, SettingsError
+from pwagents.llm.folder import read_model
 from pwagents.schema import Action, Review
 from pwagents.settings import load_settings, settings_values
 from pwagents.shop.sasrec import RecommendersByTime
-from pwagents_old.llm.folder import read_model
 from pwagents_old.lm import complete as complete_module
 from pwagents_old.puma import agent as agent_module
 from pwagents_old.puma.play import (

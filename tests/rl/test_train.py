@@ -16,8 +16,8 @@ from trl.generation import vllm_generation
 
 from pwagents.errors import DataError
 from pwagents.files import seal
+from pwagents.llm.folder import read_model
 from pwagents.seeds import rng
-from pwagents_old.llm.folder import read_model
 from pwagents_old.rl.learner import Critic
 from pwagents_old.rl.log import append_row, open_run, read_curves, read_rows, smooth
 from pwagents_old.rl.settings import GrpoSettings, PpoSettings

@@ -14,7 +14,7 @@ import torch
 from pwagents import embedding, engine
 from pwagents.embedding import Embedder
 from pwagents.errors import DataError, SettingsError
-from pwagents_old.llm.store import ResponseStore
+from pwagents.llm.store import ResponseStore
 
 # Of an environment with the extras ray and dask; CI makes one.
 PYTHON = os.environ.get("ENGINES_PYTHON", "")

@@ -14,12 +14,14 @@ import pwagents.shop.sasrec
 import pwagents.shop.search
 from pwagents import code, store
 from pwagents.agents import methods, offline
+from pwagents.llm import make
 from pwagents.users import rules
 
 LIBRARY = Path(pwagents.__file__).parent
 KEYS = {
     "offline": offline.CODE,
     "methods": methods.CODE,
+    "llm": make.CODE,
     "search": ("shop.search",),
     "sasrec": ("shop.sasrec", "portable"),
 }
@@ -63,7 +65,10 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
         ("agents/chat.py", "You are the personal assistant", "You are an assistant", ["methods"]),  # a prompt
         ("agents/offline.py", "CONSIDERED = 10", "CONSIDERED = 9", ["offline", "methods"]),
         ("users/rules.yaml", "manners:", "manners: # so\n  extra: [x]\n", ["methods"]),  # what the user says
-        ("llm/parts.yaml", ":", ": # so\n", ["methods"]),  # how a reply is read
+        ("llm/parts.yaml", ":", ": # so\n", ["methods", "llm"]),  # how a reply is read
+        ("llm/openai_model.py", "FIRST_WAIT_S = 0.5", "FIRST_WAIT_S = 0.4", ["llm"]),
+        ("llm/failures.yaml", "words:", "words: # so", ["llm"]),  # how a refusal is read
+        ("llm/budget.csv", "0.15", "0.16", ["llm"]),  # what a reply costs
         ("shop/search.py", "np.float32(0.9)", "np.float32(0.8)", ["offline", "methods", "search"]),
         ("shop/sasrec.py", "betas=(0.9, 0.98)", "betas=(0.9, 0.99)", ["offline", "methods", "sasrec"]),
         ("shop/environment.py", "MAX_STEPS = 10", "MAX_STEPS = 9", ["offline", "methods"]),
@@ -73,8 +78,9 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
             "Search products",
             ["offline", "methods"],
         ),  # a tool's text
+        ("llm/replies.py", "Your answer", "The answer", []),  # writers' replies, which no episode holds
         ("users/llm.py", "temperature", "Temperature", ["methods"]),
-        ("seeds.py", '"\\x1f"', '"\\x1e"', ["offline", "methods"]),
+        ("seeds.py", '"\\x1f"', '"\\x1e"', ["offline", "methods", "llm"]),
         ("portable.py", '"1"', '"2"', ["offline", "methods", "sasrec"]),
     ],
 )
@@ -89,9 +95,10 @@ def test_a_module_that_is_not_there_is_an_error():
 
 # They keep, show and check, and decide nothing; settings stand in keys by their values.
 MACHINERY = {"__init__", "code", "engine", "errors", "files", "progress", "settings", "store", "urls"}
+MACHINERY |= {"data.files"}  # it refuses files that are not what their names say
 
 
-@pytest.mark.parametrize("modules", [offline.CODE, methods.CODE, (*rules.CODE, *offline.CODE)])
+@pytest.mark.parametrize("modules", [offline.CODE, methods.CODE, make.CODE, (*rules.CODE, *offline.CODE)])
 def test_every_module_that_a_deciding_one_imports_is_in_the_key(modules):
     """Also one that gives constants alone, in which nothing runs."""
     graph = grimp.build_graph("pwagents", exclude_type_checking_imports=True)

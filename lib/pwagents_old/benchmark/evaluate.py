@@ -21,7 +21,7 @@ from pwagents.shop.environment import Track
 from pwagents_old.benchmark import own_agent
 from pwagents_old.benchmark.evaluation import Evaluation, write_evaluation
 from pwagents_old.benchmark.study import Study
-from pwagents_old.llm.make import notes
+from pwagents.llm.make import notes
 
 
 def evaluate(

@@ -21,7 +21,7 @@ from pwagents.schema import Benchmark, Task, Usage
 from pwagents.shop.environment import Track
 from pwagents.store import Episode
 from pwagents_old.benchmark.study import Study
-from pwagents_old.llm.make import notes
+from pwagents.llm.make import notes
 
 # Metrics as the tables of each track call them.
 SINGLE_TURN = {"function_accuracy": "function", "result_official": "result"}

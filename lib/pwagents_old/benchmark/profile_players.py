@@ -12,8 +12,8 @@ import pandas as pd
 from pwagents.embedding import Embedder
 from pwagents.schema import Benchmark
 from pwagents_old.benchmark.settings import ProfilePlayers
-from pwagents_old.llm.budget import Load, estimate
-from pwagents_old.llm.make import Models
+from pwagents.llm.budget import Load, estimate
+from pwagents.llm.make import Models
 from pwagents_old.profiles.catalogue import Catalogue
 from pwagents_old.profiles.consistency import ProfileTexts, Question, judge_by_embedding, judge_by_model
 from pwagents_old.profiles.llm import LlmProfiler, LlmUpdater

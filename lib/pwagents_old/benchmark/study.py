@@ -17,7 +17,7 @@ from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.settings import BenchmarkNotebook, plain
 from pwagents.shop.environment import Environment, Shop, Track
 from pwagents.store import Episode, episodes
-from pwagents_old.llm.make import Models
+from pwagents.llm.make import Models
 from pwagents_old.project import code_hash
 from pwagents.users.llm import make_user
 

@@ -11,7 +11,7 @@ from pwagents.files import CARD
 from pwagents.files import write_aside
 
 USE = """\
-from pwagents_old.llm.local_model import LocalModel
+from pwagents.llm.local_model import LocalModel
 
 model = LocalModel("path/to/this/folder")
 print(model.complete([{"role": "user", "content": "Hello"}], max_tokens=20).text)"""

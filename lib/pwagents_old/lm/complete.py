@@ -11,7 +11,7 @@ from typing import Any
 from pwagents.progress import progress
 from pwagents.seeds import derive_seed
 from pwagents.files import append_line, open_lines
-from pwagents_old.llm.folder import ADAPTER, read_model, read_tokenizer
+from pwagents.llm.folder import ADAPTER, read_model, read_tokenizer
 from pwagents_old.lm.trainer import quiet
 from pwagents.files import read_json_lines
 

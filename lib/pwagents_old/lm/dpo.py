@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from pwagents.errors import DataError
-from pwagents_old.llm.folder import adapter_base, read_model, read_tokenizer
+from pwagents.llm.folder import adapter_base, read_model, read_tokenizer
 from pwagents_old.lm.load import new_adapter, weights_type
 from pwagents_old.lm.settings import DpoSettings
 from pwagents_old.lm.trainer import quiet, run, trl_config

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pwagents_old.llm.folder import read_config
+from pwagents.llm.folder import read_config
 from pwagents_old.lm.settings import DpoSettings
 from pwagents.portable import cpu_name
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from pwagents.errors import DataError
 from pwagents.seeds import derive_seed
-from pwagents_old.llm.folder import ADAPTER, read_model, read_tokenizer
+from pwagents.llm.folder import ADAPTER, read_model, read_tokenizer
 
 
 def load_model(model: Any, settings: Any) -> Any:

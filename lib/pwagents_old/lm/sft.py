@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from pwagents.errors import DataError
-from pwagents_old.llm.folder import read_tokenizer
+from pwagents.llm.folder import read_tokenizer
 from pwagents_old.lm.load import load_model, new_adapter
 from pwagents_old.lm.packed import states_before
 from pwagents_old.lm.settings import SftSettings

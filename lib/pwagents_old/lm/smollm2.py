@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pwagents.errors import DataError
 from pwagents.store import made
-from pwagents_old.llm.folder import read_gguf
+from pwagents.llm.folder import read_gguf
 from pwagents_old.lm.card import write_card
 from pwagents_old.project import code_hash
 from pwagents.files import file_hash

@@ -17,7 +17,7 @@ from pwagents.files import damage, seal
 from pwagents.code import hash_of
 from pwagents.results.figures import plot_lines
 from pwagents.results.style import mark_level
-from pwagents_old.llm.folder import point_to_base
+from pwagents.llm.folder import point_to_base
 from pwagents_old.lm.load import hold_in_float32
 from pwagents_old.lm.settings import TrainingSettings, deciding
 from pwagents.files import write_aside

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pwagents_old.llm.budget import Load, estimate
+from pwagents.llm.budget import Load, estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ def forecast(notebook: str, values: Mapping[str, Any]) -> Forecast:
 
 
 def estimate_calls(notebook: str, values: Mapping[str, Any]) -> "pd.DataFrame":
-    """Estimate what a notebook asks of language models at most, by :func:`~pwagents_old.llm.budget.estimate`.
+    """Estimate what a notebook asks of language models at most, by :func:`~pwagents.llm.budget.estimate`.
 
     Args:
         notebook, values: as of :func:`forecast`.

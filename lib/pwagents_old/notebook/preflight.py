@@ -25,7 +25,7 @@ from pwagents.errors import DataError, InfrastructureError, SettingsError
 from pwagents.settings import COMPLETE, INTERACTIVE, NOTEBOOKS, project_path, settings_values
 from pwagents.urls import KEY_VARIABLE, OPENAI_URL, endpoint_url
 from pwagents.files import FILES, damage
-from pwagents_old.llm.openai_model import OpenAIModel
+from pwagents.llm.openai_model import OpenAIModel
 from pwagents_old.notebook.forecast import Forecast, forecast
 from pwagents.settings import ROOT
 

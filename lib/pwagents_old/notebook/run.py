@@ -9,7 +9,7 @@ from typing import Any
 
 from pwagents import notebook as new
 from pwagents.settings import Kind
-from pwagents_old.llm.make import notes
+from pwagents.llm.make import notes
 from pwagents_old.notebook import figures, preflight  # noqa: F401  figures: where drawing functions stand
 
 

@@ -23,7 +23,7 @@ from pwagents.results.papers import ORION
 from pwagents.schema import Task, Trajectory
 from pwagents.store import Episode, Store, episodes
 from pwagents.results.episodes import records_frame
-from pwagents_old.llm.make import Models
+from pwagents.llm.make import Models
 from pwagents_old.orion.settings import GrpoNotebook
 from pwagents_old.orion.study import Study
 

@@ -20,7 +20,7 @@ from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import FUNCTION_OF, Action, Usage
 from pwagents.shop.environment import BeliefState
-from pwagents_old.llm.replies import read_reply
+from pwagents.llm.replies import read_reply
 from pwagents_old.orion.agent import orion_messages
 from pwagents_old.profiles.catalogue import TOPIC, Catalogue, affirmed, denied, find_bands, spaced_words
 from pwagents.words import read_yaml

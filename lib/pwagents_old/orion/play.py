@@ -19,7 +19,7 @@ from pwagents.llm.chat import Message, Reply
 from pwagents.schema import Action, Task, Usage
 from pwagents.seeds import derive_seed
 from pwagents.shop.environment import BeliefState
-from pwagents_old.llm.local_model import LocalModel
+from pwagents.llm.local_model import LocalModel
 from pwagents_old.lm.decode import BatchDecoder, VllmDecoder
 from pwagents_old.lm.tokens import Example, answer_tokens, prompt_tokens, tokenize_conversation
 from pwagents_old.orion.agent import answer_message, orion_messages, orion_tools

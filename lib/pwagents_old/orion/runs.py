@@ -21,7 +21,7 @@ from pwagents.settings import plain
 from pwagents.shop.environment import Agent
 from pwagents.store import Episode, episodes
 from pwagents.results.episodes import records_frame
-from pwagents_old.llm.local_model import LocalModel
+from pwagents.llm.local_model import LocalModel
 from pwagents_old.orion.agent import belief_states
 from pwagents_old.orion.play import play_rollouts
 from pwagents_old.orion.reward import Rewards

@@ -28,7 +28,7 @@ from pwagents.settings import plain
 from pwagents.shop.environment import Agent, Environment, Shop
 from pwagents.shop.search import build_search_engine
 from pwagents.users.llm import make_user
-from pwagents_old.llm.make import Models
+from pwagents.llm.make import Models
 from pwagents_old.orion.agent import contexts
 from pwagents_old.orion.judge import LlmJudge, OfflineJudge
 from pwagents_old.orion.settings import OrionPlayers, OrionSettings

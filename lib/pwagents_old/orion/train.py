@@ -27,8 +27,8 @@ from pwagents.settings import plain
 from pwagents.shop.environment import BeliefState, Environment, UserReply
 from pwagents.code import hash_of
 from pwagents.store import KEY, made
-from pwagents_old.llm.folder import dropped_by_template, read_tokenizer
-from pwagents_old.llm.local_model import LocalModel
+from pwagents.llm.folder import dropped_by_template, read_tokenizer
+from pwagents.llm.local_model import LocalModel
 from pwagents_old.lm.base import base_model
 from pwagents_old.lm.card import write_card
 from pwagents_old.lm.dialogues import DialogueText, dialogue_tokenizer
@@ -66,7 +66,7 @@ _WHAT = {
 }
 _USE = """
 from pwagents_old.orion.agent import OrionAgent
-from pwagents_old.llm.local_model import LocalModel
+from pwagents.llm.local_model import LocalModel
 
 agent = OrionAgent(LocalModel("path/to/this/folder"), shown={shown})  # belief state -> action
 """

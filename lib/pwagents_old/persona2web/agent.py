@@ -19,7 +19,7 @@ from pwagents.llm.chat import ChatModel, Reply
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.llm.parts import part
 from pwagents.schema import Usage
-from pwagents_old.llm.replies import read_reply
+from pwagents.llm.replies import read_reply
 from pwagents_old.persona2web import prompts
 from pwagents_old.persona2web.actions import split_action
 from pwagents_old.persona2web.plans import Plans

@@ -20,7 +20,7 @@ from pwagents.llm.chat import ChatModel, Reply, Request
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import Text
 from pwagents.seeds import derive_seed, rng
-from pwagents_old.llm.replies import Result, ask_twice, read_reply
+from pwagents.llm.replies import Result, ask_twice, read_reply
 from pwagents_old.persona2web.domains import domains, value_text, values_pattern
 from pwagents_old.persona2web.history import (
     Draft,

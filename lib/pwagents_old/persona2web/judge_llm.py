@@ -6,7 +6,7 @@ from pydantic import create_model
 
 from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
-from pwagents_old.llm.replies import read_reply
+from pwagents.llm.replies import read_reply
 from pwagents_old.persona2web.judge import Score, Scores, View
 from pwagents_old.persona2web.transcript import Transcript, tell
 

@@ -18,7 +18,7 @@ import pandas as pd
 from pwagents.embedding import Embedder
 from pwagents.notebook import Run
 from pwagents.settings import plain
-from pwagents_old.llm.make import Models
+from pwagents.llm.make import Models
 from pwagents_old.persona2web.agent import ChatWebAgent
 from pwagents_old.persona2web.asked_user import answers_of
 from pwagents_old.persona2web.browser import ChromiumDriver

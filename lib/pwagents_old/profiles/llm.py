@@ -19,7 +19,7 @@ from pwagents.llm.chat import ChatModel, Message, Reply, Request
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.contextual import ContextualProfile, ProfileLine, Update
 from pwagents.schema import Behavior, Product, Step, Text, UserProfile
-from pwagents_old.llm.replies import Reader, Result, Stray, ask_twice, read_reply
+from pwagents.llm.replies import Reader, Result, Stray, ask_twice, read_reply
 from pwagents_old.profiles.types import OTHER, GlobalProfile, MicroProfile
 from pwagents_old.profiles.update import last_results, settle
 from pwagents.words import read_yaml

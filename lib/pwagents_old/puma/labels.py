@@ -37,7 +37,7 @@ from pwagents.llm.chat import ChatModel, Request, ask_all
 from pwagents.results.metrics import attempts
 from pwagents.schema import FUNCTION_OF, Action, Product, Split, Task
 from pwagents.shop.environment import BeliefState, Environment
-from pwagents_old.llm.make import Models
+from pwagents.llm.make import Models
 from pwagents_old.puma.memory import SEARCH, TaskMemory
 from pwagents_old.puma.prompts import Prompts
 from pwagents_old.puma.settings import LabelKind, PreferenceSettings, PumaPlayers

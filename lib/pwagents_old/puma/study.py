@@ -17,7 +17,7 @@ from pwagents.embedding import Embedder
 from pwagents.schema import Protocol, Task
 from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.search import build_search_engine
-from pwagents_old.llm.folder import read_tokenizer
+from pwagents.llm.folder import read_tokenizer
 from pwagents_old.lm.base import base_model
 from pwagents_old.lm.exercises import ExerciseText
 from pwagents_old.puma.agent import call_of

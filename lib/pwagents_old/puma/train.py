@@ -30,8 +30,8 @@ from pwagents.data.splits import sample_tasks
 from pwagents.settings import plain
 from pwagents.code import hash_of
 from pwagents.store import made
-from pwagents_old.llm.folder import ADAPTER
-from pwagents_old.llm.local_model import LocalModel
+from pwagents.llm.folder import ADAPTER
+from pwagents.llm.local_model import LocalModel
 from pwagents_old.lm.complete import complete, draws_alone
 from pwagents_old.lm.dpo import evaluate_pairs, prefer
 from pwagents_old.lm.launch import launch

@@ -20,7 +20,7 @@ from pwagents.schema import Behavior, Benchmark, Product, Task, TaskType, UserPr
 from pwagents.seeds import rng
 from pwagents.shop.environment import full_text
 from pwagents.words import gives_away, kind_of, section_of
-from pwagents_old.llm.replies import ask_twice
+from pwagents.llm.replies import ask_twice
 from pwagents_old.profiles.types import OTHER
 from pwagents.words import read_yaml
 

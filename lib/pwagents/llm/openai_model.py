@@ -16,12 +16,11 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
+from pwagents.llm.answers import count_usage, read_answer, read_json
+from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel, Reply, Request, alternating
-from pwagents.urls import endpoint_name, endpoint_url, secrets_of
-from pwagents_old.llm.answers import count_usage, read_answer, read_json
-from pwagents_old.llm.budget import Budget
-from pwagents_old.llm.endpoints import open_client, proxy_of
-from pwagents_old.llm.failures import (
+from pwagents.llm.endpoints import open_client, proxy_of
+from pwagents.llm.failures import (
     FINAL,
     EndpointError,
     Failure,
@@ -30,6 +29,7 @@ from pwagents_old.llm.failures import (
     one_line,
     sort_failure,
 )
+from pwagents.urls import endpoint_name, endpoint_url, secrets_of
 
 FIRST_WAIT_S = 0.5  # before the second attempt, at most; doubled from one to the next
 LONGEST_WAIT_S = 60.0  # a server that asks for more is given up

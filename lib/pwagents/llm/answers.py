@@ -5,15 +5,15 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from pwagents.llm.budget import cost_usd
 from pwagents.llm.chat import Reply
+from pwagents.llm.failures import Failure, one_line, sort_failure, without_secrets
 from pwagents.llm.parts import ToolCall, call_id
 from pwagents.schema import Usage
-from pwagents_old.llm.budget import cost_usd
-from pwagents_old.llm.failures import Failure, one_line, sort_failure, without_secrets
 from pwagents.words import read_yaml
 
 MOST_TOKENS = 10**8  # of a call; an endpoint that tells of more is not believed
-_REASONS = read_yaml(__package__, "servers.yaml")["finish_reasons"]
+_REASONS = read_yaml(__package__, "answers.yaml")
 FINISH_REASONS = {"": "stop", **{word: reason for reason, words in _REASONS.items() for word in words}}
 _THOUGHTS = ("thinking", "reasoning")  # types of a content's parts
 

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from pwagents.errors import DataError, InfrastructureError, StaysHere
 from pwagents.llm.chat import ChatModel, Reply, Request, key_of
-from pwagents_old.llm.failures import one_line
+from pwagents.llm.failures import one_line
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS answer (key TEXT, endpoint TEXT, model TEXT NOT NULL, content BLOB NOT NULL, "

@@ -1,7 +1,7 @@
 """What goes wrong at an endpoint, sorted by its structure: what passes with time, and what never will.
 
 The status comes first, then the fields beside the message (code, type, param), and of the message only which
-things it names (``servers.yaml``): servers agree on statuses, and hardly on words.
+things it names (``failures.yaml``): servers agree on statuses, and hardly on words.
 """
 
 import json
@@ -57,7 +57,7 @@ class Failure(Exception):
         super().__init__(text)
 
 
-_SERVERS = read_yaml(__package__, "servers.yaml")
+_SERVERS = read_yaml(__package__, "failures.yaml")
 _WORDS = {name: re.compile(rf"\b(?:{'|'.join(w)})\b", re.I) for name, w in _SERVERS["words"].items()}
 _FIELDS = {name: re.compile("|".join(parts), re.I) for name, parts in _SERVERS["fields"].items()}
 _SIGNS = re.compile("[<>\u2264\u2265]")

@@ -7,15 +7,19 @@ from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
+from pwagents.code import hash_of, hashes_of, require_loaded
+from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel
+from pwagents.llm.local_model import LocalModel
+from pwagents.llm.openai_model import OpenAIModel
+from pwagents.llm.store import ResponseStore, StoredModel
 from pwagents.settings import Players, parse_player, project_path
 from pwagents.urls import is_loopback
-from pwagents_old.llm.budget import Budget
-from pwagents_old.llm.local_model import LocalModel
-from pwagents_old.llm.openai_model import OpenAIModel
-from pwagents_old.llm.store import ResponseStore, StoredModel
-from pwagents_old.project import code_hash
 
+# The modules that decide a reply, whoever is asked.
+_ASKED = ("answers", "budget", "chat", "endpoints", "failures", "fence", "folder")
+_ASKED += ("local_model", "make", "openai_model", "parts", "store")
+CODE = ("schema", "seeds", "words", *(f"llm.{name}" for name in _ASKED))
 _in_use: "WeakSet[Models]" = WeakSet()
 
 
@@ -74,11 +78,17 @@ class Models:
         """Return what of the players decides an episode, for its key: who plays ``roles``, and by which code.
 
         A model on disk is named by its content, so one that was trained again in its folder is another one.
+
+        Raises:
+            StaleCodeError: a module of :data:`CODE` was edited after it had been loaded.
         """
         facts = self.players.facts(*roles)
         on_disk = [role for role in roles if facts[role].startswith("local:")]
         facts |= {role: self(facts[role]).name for role in on_disk}
-        return facts | ({"llm": code_hash("llm")} if self.players.are_models else {})
+        if not self.players.are_models:
+            return facts
+        require_loaded(hashes := hashes_of(*CODE))
+        return facts | {"llm": hash_of(hashes)}
 
     def note(self) -> str:
         """Tell what stands below a table that the models played for; nothing where none was asked."""

@@ -10,8 +10,8 @@ from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment
 
+from pwagents.llm.failures import RefusedError, without_secrets
 from pwagents.urls import KEY_VARIABLE, OPENAI_URL, TOKEN, is_loopback, secrets_of
-from pwagents_old.llm.failures import RefusedError, without_secrets
 
 LARGEST = 32 * 2**20  # bytes of an answer; the longest reply of a model has a thousandth of it
 # Variables that name certificates to trust: a file, or a folder.

@@ -19,13 +19,13 @@ from weakref import WeakValueDictionary
 from pydantic import Field, ValidationError
 
 from pwagents.errors import DataError, InfrastructureError
+from pwagents.files import file_hash
 from pwagents.llm.chat import ChatModel, Reply, Request, alternating
+from pwagents.llm.failures import ContextTooLongError, RefusedError, one_line
 from pwagents.llm.fence import without_control_tokens
+from pwagents.llm.folder import dropped_by_template, read_model, read_tokenizer
 from pwagents.schema import Record, Usage
 from pwagents.seeds import derive_seed
-from pwagents_old.llm.failures import ContextTooLongError, RefusedError, one_line
-from pwagents_old.llm.folder import dropped_by_template, read_model, read_tokenizer
-from pwagents.files import file_hash
 
 # What decides a reply; checkpoints hold other files besides (optimizer state, logs).
 _MODEL_FILES = (
@@ -212,7 +212,7 @@ def sampler(sampling: Sampling, seeds: Sequence[int]):
 @dataclass(frozen=True)
 class Loaded:
     """A model in memory; ``lock`` lets one thread at a time use it. ``context`` in tokens. ``dropped``: see
-    :func:`pwagents_old.llm.folder.dropped_by_template`."""
+    :func:`pwagents.llm.folder.dropped_by_template`."""
 
     model: Any
     tokenizer: Any

@@ -1,6 +1,6 @@
 """What models cost: known prices, an estimate of a run before it is paid for, a limit while it is.
 
-The prices are data (``models.csv``), with source and date; they change, so look before you spend.
+The prices are data (``budget.csv``), with source and date; they change, so look before you spend.
 """
 
 import csv
@@ -27,7 +27,7 @@ class Load:
     """What a role will ask of its model.
 
     Args:
-        model: as :func:`pwagents_old.llm.make.Models` takes it, or a word such as "offline".
+        model: as :func:`pwagents.llm.make.Models` takes it, or a word such as "offline".
         prompt_tokens, completion_tokens: of one call, on average.
     """
 
@@ -135,6 +135,6 @@ class Budget:
 
 @cache
 def _prices() -> dict[str, tuple[float, float]]:
-    with (files("pwagents_old.llm") / "models.csv").open(encoding="utf-8", newline="") as file:
+    with (files("pwagents.llm") / "budget.csv").open(encoding="utf-8", newline="") as file:
         rows = [(name, prompt, reply) for name, prompt, reply, _ in csv.reader(file)][1:]
     return {name: (float(prompt), float(reply)) for name, prompt, reply in rows if prompt}

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pwagents.data.files import refuse_foreign
 from pwagents.errors import DataError
-from pwagents_old.llm.failures import one_line
 from pwagents.files import write_aside
+from pwagents.llm.failures import one_line
 
 if TYPE_CHECKING:
     import torch
