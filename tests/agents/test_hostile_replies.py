@@ -11,6 +11,7 @@ import pytest
 from pwagents.agents.chat import Setup
 from pwagents.agents.methods import METHODS
 from pwagents.errors import InfrastructureError
+from pwagents.llm import endpoints
 from pwagents.llm.budget import Budget
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.store import ResponseStore, StoredModel
@@ -126,7 +127,6 @@ def play(shop, chat_server, monkeypatch, tmp_path):
         by_task = {each.task_id: each for each in Store(tmp_path / file, Episode).read()}
         records = [by_task[task.task_id] for task in tasks]
         stored = repr(store._execute("SELECT * FROM answer")).encode()
-        store.close()
         files = [(tmp_path / file).read_bytes(), stored]
         for key in (KEY, KEY.replace("/", "\\/"), ESCAPED_KEY, json.dumps(ESCAPED_KEY)[1:-1]):
             assert not any(key.encode() in file for file in files)
@@ -175,10 +175,12 @@ def test_a_budget_holds_whatever_an_endpoint_tells(chat_server):
     assert sum(server.calls.values()) == 3  # of about 120 tokens each
 
 
-def test_an_answer_a_byte_at_a_time_ends(chat_server):
+def test_an_answer_a_byte_at_a_time_ends(chat_server, monkeypatch):
+    monkeypatch.setattr(endpoints, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(endpoints, "TOTAL_S", 0.3)
     server = chat_server()
     server.then(text("a" * 1000), drip=0.05)
-    model = OpenAIModel("m", server.url, attempts=1, timeout_s=1.0, total_s=0.3)
+    model = OpenAIModel("m", server.url, attempts=1)
     began = time.monotonic()
     with pytest.raises(Exception, match="no answer in time"):
         model.complete([{"role": "user", "content": "hi"}])
@@ -186,8 +188,6 @@ def test_an_answer_a_byte_at_a_time_ends(chat_server):
 
 
 def test_an_answer_of_gigabytes_is_broken_off(chat_server, monkeypatch):
-    from pwagents.llm import endpoints
-
     monkeypatch.setattr(endpoints, "LARGEST", 2**20)
     server = chat_server()
     server.then(text("a" * 3_000_000))

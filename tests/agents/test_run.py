@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from pwagents.agents.methods import METHODS
-from pwagents.llm import openai_model
+from pwagents.llm import endpoints, openai_model
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.store import ResponseStore, StoredModel
 from pwagents.results.episodes import records_frame
@@ -65,7 +65,7 @@ def frame_of(benchmark, shop, setup_of):
     """``frame_of(folder, url)``: the episodes of all of RUNS on twelve tasks; without a URL, replayed."""
 
     def play(folder, url=""):
-        inner = OpenAIModel("m", url, timeout_s=1.0) if url else None
+        inner = OpenAIModel("m", url) if url else None
         model = StoredModel(inner, ResponseStore(folder / "replies.sqlite"), "m")
         user = LlmUser(model, benchmark.products)
         records = []
@@ -87,6 +87,7 @@ def test_faults_do_not_show_and_stored_replies_replay_without_a_key(
 ):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setattr(openai_model, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(endpoints, "TIMEOUT_S", 1.0)
     sound = chat_server(reply=model_answer)
     shaken = Shaken()
     clean = frame_of(tmp_path / "clean", sound.url)

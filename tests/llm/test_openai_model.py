@@ -9,7 +9,7 @@ import traceback
 import pytest
 
 from pwagents.errors import InfrastructureError
-from pwagents.llm import failures, openai_model
+from pwagents.llm import endpoints, failures, openai_model
 from pwagents.llm.chat import Request, ask_all
 from pwagents.llm.endpoints import proxy_of
 from pwagents.llm.failures import EndpointError, RefusedError, RejectedError, sort_failure
@@ -30,12 +30,13 @@ IN_TURNS = [{"role": "user", "content": "Be brief.\n\nhi\n\nhi"}, *ANSWERS]
 def server(chat_server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setattr(openai_model, "FIRST_WAIT_S", 0.002)
+    monkeypatch.setattr(endpoints, "TIMEOUT_S", 1.0)
     return chat_server()
 
 
 @pytest.fixture
 def model(server):
-    return OpenAIModel("gpt-4o-mini", server.url, workers=8, timeout_s=1.0, attempts=3)
+    return OpenAIModel("gpt-4o-mini", server.url, workers=8, attempts=3)
 
 
 def refusal(message="no", **fields):

@@ -113,7 +113,7 @@ def test_the_seed_decides_what_is_drawn_and_which_replies_are_asked_for():
     writers = [Writer() for _ in range(3)]
     first, again, other = (histories(seed, w) for seed, w in zip((1, 1, 2), writers, strict=True))
     assert first == again != other
-    keys = [{request.key("m") for request in writer.requests} for writer in writers]
+    keys = [{request.content("m") for request in writer.requests} for writer in writers]
     assert keys[0] == keys[1] and not keys[0] & keys[2]
 
 

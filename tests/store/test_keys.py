@@ -72,12 +72,7 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
         ("shop/search.py", "np.float32(0.9)", "np.float32(0.8)", ["offline", "methods", "search"]),
         ("shop/sasrec.py", "betas=(0.9, 0.98)", "betas=(0.9, 0.99)", ["offline", "methods", "sasrec"]),
         ("shop/environment.py", "MAX_STEPS = 10", "MAX_STEPS = 9", ["offline", "methods"]),
-        (
-            "shop/environment.py",
-            "Search all products",
-            "Search products",
-            ["offline", "methods"],
-        ),  # a tool's text
+        ("shop/environment.py", "Search all products", "Search products", ["offline", "methods"]),  # a tool
         ("llm/replies.py", "Your answer", "The answer", []),  # writers' replies, which no episode holds
         ("users/llm.py", "temperature", "Temperature", ["methods"]),
         ("seeds.py", '"\\x1f"', '"\\x1e"', ["offline", "methods", "llm"]),

@@ -87,14 +87,10 @@ class Request(Record):
     def content(self, model: str) -> str:
         """Return model and request as canonical JSON, the same bytes in every process and on every machine.
 
-        A stored reply is found by their hash. Keys are sorted, all is ASCII, and NaN, which equals nothing,
-        is refused.
+        A stored reply is found by its hash (:func:`key_of`). Keys are sorted, all is ASCII, and NaN, which
+        equals nothing, is refused.
         """
         return json.dumps([model, self.model_dump(mode="json")], sort_keys=True, allow_nan=False)
-
-    def key(self, model: str) -> str:
-        """Return SHA-256 (hex) of model and request."""
-        return key_of(self.content(model))
 
 
 def alternating(messages: Sequence[Message]) -> list[Message]:
@@ -116,7 +112,7 @@ def alternating(messages: Sequence[Message]) -> list[Message]:
 
 
 def key_of(content: str) -> str:
-    """Return the key of a request, given its :meth:`Request.content`."""
+    """Return SHA-256 (hex) of a model and a request, given as :meth:`Request.content`."""
     return hashlib.sha256(content.encode()).hexdigest()
 
 

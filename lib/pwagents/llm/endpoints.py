@@ -13,6 +13,8 @@ from urllib.request import getproxies_environment, proxy_bypass_environment
 from pwagents.llm.failures import RefusedError, without_secrets
 from pwagents.urls import KEY_VARIABLE, OPENAI_URL, TOKEN, is_loopback, secrets_of
 
+# Seconds without a byte, and in all, after which an attempt has failed.
+TIMEOUT_S, TOTAL_S = 120.0, 600.0
 LARGEST = 32 * 2**20  # bytes of an answer; the longest reply of a model has a thousandth of it
 # Variables that name certificates to trust: a file, or a folder.
 _CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR")
@@ -35,11 +37,8 @@ def proxy_of(url: str) -> str | None:
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
-def open_client(url: str, timeout_s: float, total_s: float):
+def open_client(url: str):
     """Make the official client of the endpoint at ``url``; its key is in the environment.
-
-    Args:
-        timeout_s: between two bytes. total_s: of a whole body.
 
     Raises:
         RefusedError: a variable of the environment holds no key, or names no usable proxy or certificates; it
@@ -67,7 +66,7 @@ def open_client(url: str, timeout_s: float, total_s: float):
 
     def read(answer: httpx2.Response) -> None:
         """Read the body, unless it grows too long or takes too much time: the client knows no such bounds."""
-        end, body = time.monotonic() + total_s, bytearray()
+        end, body = time.monotonic() + TOTAL_S, bytearray()
         if answer.headers.get("content-encoding", "identity") != "identity":
             raise httpx2.DecodingError("the server compressed its answer, although it was asked not to")
         with closing(answer.stream) as stream:
@@ -83,7 +82,7 @@ def open_client(url: str, timeout_s: float, total_s: float):
     proxy = proxy_of(url)
     try:
         http = DefaultHttpxClient(
-            timeout=timeout_s,
+            timeout=TIMEOUT_S,
             headers={"Accept-Encoding": "identity"},  # a few compressed bytes may unpack to gigabytes
             follow_redirects=False,  # a redirect would hand the prompts to another host
             event_hooks={"response": [read]},

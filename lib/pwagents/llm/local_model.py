@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError
 
 from pwagents.errors import DataError, InfrastructureError
 from pwagents.files import file_hash
-from pwagents.llm.chat import ChatModel, Reply, Request, alternating
+from pwagents.llm.chat import ChatModel, Reply, Request, alternating, key_of
 from pwagents.llm.failures import ContextTooLongError, RefusedError, one_line
 from pwagents.llm.fence import without_control_tokens
 from pwagents.llm.folder import dropped_by_template, read_model, read_tokenizer
@@ -97,7 +97,7 @@ class LocalModel(ChatModel):
             text = f"{self.name}: a prompt of {len(prompt):,} tokens; the context is {context:,}"
             raise ContextTooLongError(text)
         # Seeded by the request alone: a model's name changes with the code that made it, samples must not.
-        seed = derive_seed(sampling.seed, request.key("local"))
+        seed = derive_seed(sampling.seed, key_of(request.content("local")))
         return _Job(prompt, sampling, min(sampling.max_tokens, context - len(prompt)), seed)
 
     def _prompt(self, request: Request) -> list[int]:

@@ -62,7 +62,6 @@ class OpenAIModel(ChatModel):
         endpoint: its name, which stored replies are told apart by; "" for :func:`endpoint_name` of the URL.
         budget: what calls are paid from.
         workers: calls under way at once, at most; fewer while the endpoint is congested.
-        timeout_s, total_s: seconds without a byte, and in all, after which an attempt has failed.
         attempts: how often a call is tried in all.
     """
 
@@ -74,15 +73,12 @@ class OpenAIModel(ChatModel):
         endpoint: str = "",
         budget: Budget | None = None,
         workers: int = 64,
-        timeout_s: float = 120.0,
-        total_s: float = 600.0,
         attempts: int = 8,
     ):
         self.name, self.workers, self.attempts = name, workers, attempts
         self.base_url = endpoint_url(base_url)
         self.endpoint = endpoint or endpoint_name(self.base_url)
-        self.budget, self.timeout_s, self.total_s = budget or Budget(), timeout_s, total_s
-        self.limiter = Limiter(workers)
+        self.budget, self.limiter = budget or Budget(), Limiter(workers)
         self._names: dict[str, str | None] = {}  # a parameter -> its name here; None where it is not taken
         self._alternates = False  # whether roles are user and assistant in turns
         self._answers = False  # whether a call was answered
@@ -215,7 +211,7 @@ class OpenAIModel(ChatModel):
 
     @cached_property
     def _client(self):
-        return open_client(self.base_url, self.timeout_s, self.total_s)
+        return open_client(self.base_url)
 
 
 class Limiter:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from pwagents.errors import DataError
 from pwagents.schema import Product, UserProfile
-from pwagents.settings import ROOT
+from pwagents.settings import project_path
 
 MARK = "\0"
 _AGENTS, _ENVS = "PersonalWAB/agents", "PersonalWAB/envs"
@@ -96,7 +96,7 @@ def official_prompts(repo: str | Path) -> OfficialPrompts:
     """
     if not str(repo):
         return OfficialPrompts({}, "prompts: our own")
-    repo, modules, digest = ROOT / Path(repo).expanduser(), {}, hashlib.sha256()
+    repo, modules, digest = project_path(repo), {}, hashlib.sha256()
     for name in dict.fromkeys([*CONSTANTS, *(file for file, _, _ in BUILT.values())]):
         try:
             content = (repo / name).read_bytes()
@@ -126,7 +126,7 @@ def official_prompts(repo: str | Path) -> OfficialPrompts:
 
 def check_clone(repo: str) -> str:
     """Refuse a clone that lacks prompts, unless it does not exist yet; return its folder as given."""
-    if repo and (ROOT / Path(repo).expanduser()).exists():
+    if repo and project_path(repo).exists():
         official_prompts(repo)
     return repo
 

@@ -121,11 +121,6 @@ class ResponseStore:
         """Count the stored replies of each model."""
         return dict(self._execute("SELECT model, count(*) FROM answer GROUP BY model ORDER BY model"))
 
-    def close(self) -> None:
-        """Close the file; the write-ahead log is worked in when no other process has it open."""
-        with self._lock:
-            self._db.close()
-
     def _execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple]:
         with self._lock, self._database_errors():
             return self._db.execute(statement, values).fetchall()
@@ -136,8 +131,6 @@ class ResponseStore:
             yield
         except sqlite3.OperationalError as error:
             raise InfrastructureError(f"{self.path}: {error}") from error
-        except sqlite3.ProgrammingError as error:
-            raise RuntimeError(f"{self.path}: {error}") from error  # used after close(): no damage
         except sqlite3.DatabaseError as error:
             expected = "a sound response store; it is kept as it is: restore a copy, or name another file"
             raise DataError(self.path, "(whole file)", "(database)", error, expected) from error
