@@ -12,13 +12,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # What is counted: (now, goal).
 SUMS = {
-    "lib, lines of Python": (12_648, 17_500),
+    "lib, lines of Python": (12_627, 17_500),
     "lib, files of Python": (79, 100),
     "the old package, lines": (15_035, 0),
     "persona2web, lines": (7_276, 5_500),
     "persona2web, files": (51, 30),
     "other files of lib, lines": (3_818, 3_000),
-    "tests, lines": (19_311, 11_500),
+    "tests, lines": (19_310, 11_500),
     "tests of persona2web, lines": (3_193, 1_800),
     "notebooks, lines of code": (2_343, 1_800),
     "notebooks, words": (18_759, 12_000),

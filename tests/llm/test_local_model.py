@@ -79,7 +79,9 @@ def test_a_broken_model_is_one_line(folder, name, content):
 
 @pytest.fixture(scope="module")
 def model(random_model):
-    return LocalModel(random_model, batch_size=4)
+    model = LocalModel(random_model)
+    model.batch_size = 4
+    return model
 
 
 def test_a_reply_depends_on_its_request_alone_whatever_shares_its_batch(model):

@@ -1,4 +1,4 @@
-"""Chat completions as servers write them, read into one reply or one failure."""
+"""Chat completions as servers write them, read as one reply or one failure."""
 
 import json
 import math
@@ -12,19 +12,21 @@ from pwagents.llm.parts import ToolCall, call_id
 from pwagents.schema import Usage
 from pwagents.words import read_yaml
 
-MOST_TOKENS = 10**8  # of a call; an endpoint that tells of more is not believed
+MOST_TOKENS = 10**8  # of a call; an endpoint that reports more is not believed
 _REASONS = read_yaml(__package__, "answers.yaml")
 FINISH_REASONS = {"": "stop", **{word: reason for reason, words in _REASONS.items() for word in words}}
 _THOUGHTS = ("thinking", "reasoning")  # types of a content's parts
 
 
 def read_answer(
-    written: bytes, secrets: tuple[str, ...], sent: Mapping[str, Any]
-) -> tuple[Reply, Mapping[str, Any]]:
-    """Read the reply in a chat completion, its usage still to be counted, and the usage that is told.
+    written: bytes, secrets: tuple[str, ...], model: str, length: int, sent: Mapping[str, Any]
+) -> Reply:
+    """Return the reply in a chat completion, with what it cost.
 
     Args:
-        secrets: the endpoint's, which go wherever they stand.
+        written: the body of the answer.
+        secrets: the endpoint's, which are removed wherever they stand.
+        length: of the request, in bytes.
         sent: the request's sampling parameters.
 
     Raises:
@@ -32,7 +34,7 @@ def read_answer(
     """
     answer = read_json(written, secrets)
     try:
-        # Some gateways say 200 and put what went wrong into the body, or beside the reply.
+        # Some gateways answer 200 and put the error into the body, or next to the reply.
         choice = {} if (error := answer.get("error")) else answer["choices"][0]
         error = error or choice.get("error")
         reason = (choice.get("finish_reason") or "").lower()
@@ -66,35 +68,29 @@ def read_answer(
             known = "tool_calls" if calls else "stop"
         reply = Reply(text=text, thought=thought, tool_calls=tuple(calls), finish_reason=known)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError):
-        told = one_line(written.decode("utf-8", "replace"), secrets)
-        raise Failure("later", f"the answer is no chat completion: {told}") from None
+        text = one_line(written.decode("utf-8", "replace"), secrets)
+        raise Failure("later", f"the answer is no chat completion: {text}") from None
+
+    # What it cost: as reported or, where that cannot be true, by its size.
     usage = answer.get("usage")
-    return reply, usage if isinstance(usage, dict) else {}
+    usage = usage if isinstance(usage, dict) else {}
 
+    def tokens(name: str, size: int) -> int:
+        count = usage.get(name)
+        is_likely = type(count) is int and (size > 0) <= count <= MOST_TOKENS
+        return count if is_likely else -(-size // 3)  # more than tokenizers make of as many bytes
 
-def count_usage(model: str, reply: Reply, asked: int, told: Mapping[str, Any]) -> Usage:
-    """Count what a reply cost, by what is told or, where that cannot be, by its size.
-
-    Args:
-        asked: bytes of the request.
-    """
-
-    def tokens(name: str, length: int) -> int:
-        count = told.get(name)
-        is_likely = type(count) is int and (length > 0) <= count <= MOST_TOKENS
-        return count if is_likely else -(-length // 3)  # more than tokenizers make of as many bytes
-
-    parts = [reply.thought, *(call.name + call.arguments for call in reply.tool_calls)]
-    written = reply.written or "".join([reply.text, *parts])
-    prompt = tokens("prompt_tokens", asked)
-    completion = tokens("completion_tokens", len(written.encode()))
-    usd = cost_usd(model, prompt, completion)
-    parted = int(bool(reply.written))
-    return Usage(calls=1, prompt_tokens=prompt, completion_tokens=completion, usd=usd, parted=parted)
+    parts = [reply.text, reply.thought, *(call.name + call.arguments for call in reply.tool_calls)]
+    size = len((reply.written or "".join(parts)).encode())
+    counts = {"prompt_tokens": tokens("prompt_tokens", length)}
+    counts["completion_tokens"] = tokens("completion_tokens", size)
+    usd = cost_usd(model, **counts)
+    usage = Usage(calls=1, **counts, usd=usd, parted=int(bool(reply.written)))
+    return reply.model_copy(update={"usage": usage})
 
 
 def read_json(written: bytes, secrets: tuple[str, ...]) -> Any:
-    """Read an answer's JSON, or its text, without secrets. Half a letter, as of a cut reply, is U+FFFD."""
+    """Return an answer's JSON, or its text, without secrets. Half a letter, as of a cut reply, is U+FFFD."""
     text = without_secrets(written.decode(json.detect_encoding(written), "replace"), secrets)
     try:
         # A raw line end within a text is no JSON, yet some servers let it through. Integers of thousands of
@@ -105,8 +101,7 @@ def read_json(written: bytes, secrets: tuple[str, ...]) -> Any:
 
 
 def _said(content: Any, types: Collection[str] = ("text", "output_text", "refusal")) -> str:
-    """The text of a message's content; some endpoints send it in parts, of which those of other types are
-    none."""
+    """Return the text of a message's content; some endpoints send it in parts, each of a type."""
     if content is None or isinstance(content, str):
         return content or "" if "text" in types else ""
     texts = []

@@ -24,7 +24,7 @@ _VERSION = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 
 @dataclass(frozen=True)
 class Load:
-    """What a role will ask of its model.
+    """What a role will ask of its model: how many calls, and of which size.
 
     Args:
         model: as :func:`pwagents.llm.make.Models` takes it, or a word such as "offline".
@@ -39,25 +39,25 @@ class Load:
 
 
 def price_of(model: str) -> tuple[float, float] | None:
-    """Look up US dollars per million tokens of prompts and of replies; None where no price is known.
+    """Return US dollars per million tokens of prompts and of replies; None if no price is known.
 
-    A maker before the name does not matter, and a date behind it only where that version has a price of its
-    own: "openai/gpt-4o-2024-08-06" is "gpt-4o", "gpt-4o-2024-05-13" is not.
+    A maker before the name does not matter, and a date after it only if that version has a price of its own:
+    "openai/gpt-4o-2024-08-06" is "gpt-4o", "gpt-4o-2024-05-13" is not.
     """
     name = model.lower().rpartition("/")[2]
     return _prices().get(name) or _prices().get(_VERSION.sub("", name))
 
 
 def cost_usd(model: str, prompt_tokens: float, completion_tokens: float) -> float:
-    """Compute US dollars for these tokens; 0 where no price is known."""
+    """Return US dollars for these tokens; 0 if no price is known."""
     prompt, completion = price_of(model) or (0.0, 0.0)
     return (prompt_tokens * prompt + completion_tokens * completion) / 1e6
 
 
 def estimate(roles: Mapping[str, Load]) -> "pd.DataFrame":
-    """Estimate what a run will ask of each role that a model plays, before that is paid for.
+    """Return an estimate of what a run will ask of each role that a model plays.
 
-    Stored replies and retries are not known beforehand: the first make a run cheaper, the others dearer.
+    Stored replies make it cheaper and retries more expensive; neither are known beforehand.
 
     Returns:
         Columns role, model, calls, prompt tokens, reply tokens, US dollars, price (in words; a model without
@@ -86,11 +86,11 @@ class BudgetError(InfrastructureError):
 
 
 class Budget:
-    """Caps on tokens (prompt and completion) and US dollars, shared by models and threads.
+    """Limits on tokens (prompt and completion) and US dollars, shared by models and threads.
 
     A new budget starts at nothing spent: it limits one run of a notebook. Stored replies cost nothing, and
-    neither do local models. A model without a known price counts 0 dollars: cap its tokens. An
-    answer that could not be read is asked for again, and what it cost is not known here.
+    neither do local models. A model without a known price counts 0 dollars: limit its tokens. An answer that
+    could not be read is asked for again, and what it cost is not known here.
 
     Attributes:
         spent: what the calls so far cost.
@@ -106,12 +106,11 @@ class Budget:
         """Return the reply of ``call``, its cost added to what is spent.
 
         Raises:
-            BudgetError: the budget is spent; calls under way count with the mean cost of those so far, so
-                it is overrun by the difference from that mean at most, the very first calls aside.
+            BudgetError: the budget is spent. Calls under way count with the mean cost of those so far, so
+                except for the very first calls it is overrun by the difference from that mean at most.
         """
         with self._lock:
-            # Calls under way will cost something, and it is not known yet how much: each counts with the mean
-            # of those before, else as many as there are threads would slip through at the end.
+            # Without the calls under way, as many as there are threads would slip through at the end.
             spent = self.spent
             for limit, so_far, unit in (
                 (self.max_usd, spent.usd, "US dollars"), (self.max_tokens, spent.tokens, "tokens")
@@ -122,7 +121,7 @@ class Budget:
                         "raise the budget and run again: finished episodes are stored"
                     )
             self._under_way += 1
-        usage = Usage()  # of a call that fails: what it cost is not told
+        usage = Usage()  # of a call that fails: what it cost is not known
         try:
             reply = call()
             usage = reply.usage

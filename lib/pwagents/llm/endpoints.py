@@ -21,7 +21,7 @@ _CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR")
 
 
 def proxy_of(url: str) -> str | None:
-    """Find the proxy that the environment names; None for this machine and for what NO_PROXY lists."""
+    """Return the proxy that the environment names; None for this machine and for what NO_PROXY lists."""
     parts, proxies = urlsplit(url), getproxies_environment()
     host = parts.hostname or ""
     proxies["no"] = proxies.get("no", "").replace("*.", ".")
@@ -38,7 +38,7 @@ def proxy_of(url: str) -> str | None:
 
 
 def open_client(url: str):
-    """Make the official client of the endpoint at ``url``; its key is in the environment.
+    """Return the official client of the endpoint at ``url``; its key is in the environment.
 
     Raises:
         RefusedError: a variable of the environment holds no key, or names no usable proxy or certificates; it
@@ -94,13 +94,13 @@ def open_client(url: str):
         scheme, _, host = (proxy or "").partition("://")
         shown = f"{scheme}://...@{host.rpartition('@')[2]}" if "@" in host else proxy  # no password
         raise RefusedError(f"proxy {shown} of HTTPS_PROXY or ALL_PROXY: {error}") from None
-    # Retries are ours: the client's know nothing of the other threads' failures, nor of errors in a 200.
+    # Retries are ours: the client's ignore the failures of other threads, and errors in a 200.
     return OpenAI(api_key=key or "none", base_url=url, http_client=http, max_retries=0)
 
 
 @cache  # one filter a URL, however many clients it has
 def _hide_tokens(url: str) -> None:
-    """Take the tokens of a URL out of what the HTTP client logs of each call."""
+    """Remove the tokens of a URL from what the HTTP client logs of each call."""
     if TOKEN.search(url):
 
         def hide(record: logging.LogRecord) -> bool:

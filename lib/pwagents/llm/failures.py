@@ -1,6 +1,6 @@
 """What goes wrong at an endpoint, sorted by its structure: what passes with time, and what never will.
 
-The status comes first, then the fields beside the message (code, type, param), and of the message only which
+The status comes first, then the fields next to the message (code, type, param), and of the message only which
 things it names (``failures.yaml``): servers agree on statuses, and hardly on words.
 """
 
@@ -46,10 +46,10 @@ class Failure(Exception):
 
     Args:
         kind: "later" may pass with time; "congested" may, with fewer calls at once; "parameter" and "roles":
-            the request can be said otherwise; "too_long" and "filtered": this request is refused; "rejected":
-            it is, or every one; "refused": every one is.
+            the request can be written differently; "too_long" and "filtered": this request is refused;
+            "rejected": it is, or every one; "refused": every one is.
         wait: seconds that the server asks to wait; 0 where it does not say.
-        parameters: those of the request that it will not take.
+        parameters: those of the request that it does not accept.
     """
 
     def __init__(self, kind: Kind, text: str, wait: float = 0.0, parameters: tuple[str, ...] = ()):
@@ -73,7 +73,7 @@ _KEY = re.compile(r"\bsk-[\w*-]{4,}")
 def sort_failure(
     status: int, body: Any, headers: Mapping[str, str] = {}, sent: Mapping[str, Any] = {}
 ) -> Failure:
-    """Sort an answer that is no reply.
+    """Return which kind of failure an answer is that is no reply.
 
     Args:
         body: of the answer: JSON, or text.
@@ -139,7 +139,7 @@ def sort_failure(
 
 
 def _walk(value: Any, name: str = "", depth: int = 7) -> Iterator[tuple[str, str]]:
-    """Names and values of all fields of an error, and of what lies in it, also as a text of JSON."""
+    """Yield names and values of all fields of an error, and of what lies in it, also as a text of JSON."""
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         with suppress(ValueError, RecursionError):
             value = json.loads(value)
@@ -156,15 +156,15 @@ def _walk(value: Any, name: str = "", depth: int = 7) -> Iterator[tuple[str, str
 
 
 def _retry_after(headers: Mapping[str, str], fields: Mapping[str, str]) -> float:
-    """Seconds to wait: a number, with units or without, or a date, in any of HTTP's three forms or ISO's.
+    """Return seconds to wait: a number, with or without units, or a date, in HTTP's three forms or ISO's.
 
     It stands in Retry-After, in Azure's and others' names for it, or in the body (Gemini's ``retryDelay``).
     """
     for name, text in (*headers.items(), *fields.items()):
-        if not (told := _WAIT.fullmatch(name)):
+        if not (match := _WAIT.fullmatch(name)):
             continue
         if _DURATION.fullmatch(number := text.partition(",")[0].strip(' +;"')):
-            parts, unit = _PART.findall(number), _UNITS[(told[1] or "s").lower()]
+            parts, unit = _PART.findall(number), _UNITS[(match[1] or "s").lower()]
             return min(sum(float(n) * _UNITS.get(u.lower(), unit) for n, u in parts), 1e9)
         for read in (parsedate_to_datetime, datetime.fromisoformat):
             with suppress(ValueError, TypeError, OverflowError):
@@ -175,18 +175,18 @@ def _retry_after(headers: Mapping[str, str], fields: Mapping[str, str]) -> float
 
 
 def without_secrets(text: str, secrets: tuple[str, ...]) -> str:
-    """Put "[key]" where a secret stands in a text, written out or in JSON's escapes."""
+    """Return a text with "[key]" in place of secrets, written out or in JSON's escapes."""
     return _written(secrets).sub("[key]", text) if secrets else text
 
 
 @cache
 def _written(secrets: tuple[str, ...]) -> re.Pattern[str]:
-    """All ways of writing secrets within JSON, and within JSON that stands in a text of JSON."""
+    """Match all ways of writing secrets within JSON, and within JSON that stands in a text of JSON."""
     letters = ("".join(rf"(?:\\*{re.escape(c)}|\\+(?i:u{ord(c):04x}))" for c in secret) for secret in secrets)
     return re.compile("|".join(letters))
 
 
 def one_line(text: str, secrets: tuple[str, ...] = (), length: int = 300) -> str:
-    """Write a text on one line of at most ``length`` characters, without what is a key or looks like one."""
+    """Return a text on one line of at most ``length`` characters, without what is a key or looks like one."""
     text = " ".join(_KEY.sub("[key]", without_secrets(text, secrets)).split())
     return text if len(text) <= length else text[: length - 3] + "..."

@@ -1,4 +1,4 @@
-"""Models and tokenizers from folders: none of their code runs, and what is wrong is told in one line.
+"""Models and tokenizers from folders: none of their code runs, and errors are one line.
 
 A folder may come from anywhere. Of its Python files none runs (``trust_remote_code``), weights are read from
 safetensors alone, and nothing is downloaded.
@@ -37,31 +37,31 @@ BY_HEART = "functions are known by heart"  # in a template: the model was traine
 
 
 def dropped_by_template(tokenizer: "PreTrainedTokenizerBase") -> list[str]:
-    """Find what of functions, calls and results a chat template drops without a word; or why it fails.
+    """Return what of functions, calls and results a chat template drops silently; or why it fails.
 
-    A model that is never told of a function plays without it, and its score looks like any other.
+    A model that never reads of a function plays without it, and its score looks like any other.
     """
     try:
-        told = tokenizer.apply_chat_template(_PROBE, tools=[_TOOL], tokenize=False)
-        untold = tokenizer.apply_chat_template(_PROBE[:1], tools=[_TOOL], tokenize=False)
+        whole = tokenizer.apply_chat_template(_PROBE, tools=[_TOOL], tokenize=False)
+        first = tokenizer.apply_chat_template(_PROBE[:1], tools=[_TOOL], tokenize=False)
     except Exception as error:  # a template is a program of others: it may raise anything
         return [one_line(f"{type(error).__name__}: {error}")]
-    dropped = [f"a call's {part}" for part, mark in _MARKS.items() if mark not in told]
+    dropped = [f"a call's {part}" for part, mark in _MARKS.items() if mark not in whole]
     if BY_HEART not in str(tokenizer.chat_template):
         named = {"zqfunction": "the functions that may be called", "zqparameter": "parameters of functions"}
-        dropped += [part for mark, part in named.items() if mark not in untold][:1]
+        dropped += [part for mark, part in named.items() if mark not in first][:1]
     return dropped
 
 
 def read_tokenizer(folder: Path | str) -> "PreTrainedTokenizerBase":
-    """Read the tokenizer in a folder.
+    """Return the tokenizer in a folder.
 
     Raises:
         DataError: it cannot be read, or wants code of its own.
     """
     from transformers import AutoTokenizer
 
-    with _told(folder, "tokenizer"):
+    with _errors_of(folder, "tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(folder, **_SAFE)
         if len(tokenizer) == len(tokenizer.added_tokens_decoder):  # what transformers makes of a missing file
             raise ValueError("no vocabulary")
@@ -69,14 +69,14 @@ def read_tokenizer(folder: Path | str) -> "PreTrainedTokenizerBase":
 
 
 def read_config(folder: Path | str) -> "PretrainedConfig":
-    """Read the configuration of the model in a folder.
+    """Return the configuration of the model in a folder.
 
     Raises:
         DataError: it cannot be read, or wants code of its own.
     """
     from transformers import AutoConfig
 
-    with _told(folder, "config.json"):
+    with _errors_of(folder, "config.json"):
         return AutoConfig.from_pretrained(folder, **_SAFE)
 
 
@@ -99,7 +99,7 @@ def read_model(folder: Path | str, dtype: Any, *, trainable: bool = False) -> "P
         from safetensors.torch import load_file
 
         base = read_model(adapter_base(folder), dtype)
-        with _told(folder, "adapter"):
+        with _errors_of(folder, "adapter"):
             model = PeftModel.from_pretrained(base, str(folder), is_trainable=trainable)
             # peft warns of tensors that are missing and goes on.
             stored = load_file(folder / "adapter_model.safetensors")
@@ -109,7 +109,7 @@ def read_model(folder: Path | str, dtype: Any, *, trainable: bool = False) -> "P
             _refuse_no_numbers(stored)
             model.peft_config["default"].base_model_name_or_path = base.name_or_path  # where it was found
             return model
-    with _told(folder, "model"):
+    with _errors_of(folder, "model"):
         options = {"dtype": dtype, "use_safetensors": True, "output_loading_info": True, **_SAFE}
         model, info = AutoModelForCausalLM.from_pretrained(folder, **options)
         for kind, tensors in info.items():
@@ -131,7 +131,7 @@ def _refuse_no_numbers(tensors: "Mapping[str, torch.Tensor]") -> None:
 def adapter_base(folder: Path) -> Path:
     """Return the folder of the base model that the adapter in a folder names.
 
-    It is found where the adapter says, from its own folder on, or under the same name beside the adapter.
+    It is where the adapter says, as seen from its own folder, or under the same name next to the adapter.
 
     Raises:
         DataError: it is in neither place.
@@ -145,10 +145,9 @@ def adapter_base(folder: Path) -> Path:
 
 
 def point_to_base(folder: Path) -> None:
-    """Let a saved adapter name its base by the way there from its own folder, where that lies nearby.
+    """Make a saved adapter name its base by the path from its own folder, so that both can be moved together.
 
-    So both can be moved together. A folder without an adapter stays as it is, and so does one whose base was
-    never saved.
+    A folder without an adapter stays as it is, and so does one whose base is elsewhere or was never saved.
     """
     file = folder / ADAPTER
     config = json.loads(file.read_text("utf-8")) if file.exists() else {}
@@ -161,9 +160,9 @@ def point_to_base(folder: Path) -> None:
 
 
 def read_gguf(file: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """Read the causal language model in a GGUF file, in float32, and its tokenizer, to be saved.
+    """Return the causal language model in a GGUF file, in float32, and its tokenizer, to be saved.
 
-    transformers says nothing in one line here: give it a file that is known to be whole.
+    transformers' errors here are longer than one line: pass a file that is known to be whole.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -177,8 +176,8 @@ def read_gguf(file: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
 
 
 @contextmanager
-def _told(folder: Path | str, what: str) -> Iterator[None]:
-    """Whatever the libraries raise over a broken file, as one line."""
+def _errors_of(folder: Path | str, what: str) -> Iterator[None]:
+    """Raise what the libraries raise over a broken file as a DataError of one line."""
     try:
         with warnings.catch_warnings():
             # peft still uses a name that transformers has renamed.

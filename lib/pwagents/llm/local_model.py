@@ -1,7 +1,7 @@
 """A transformers model in this process: greedy or sampled replies, one by one or in batches.
 
-:class:`LocalModel` is the model behind ``local:FOLDER``; the model in memory (:class:`Loaded`) serves other
-decoders, too.
+:class:`LocalModel` is the model behind ``local:FOLDER``; other decoders use the model in memory
+(:class:`Loaded`), too.
 """
 
 import hashlib
@@ -49,15 +49,16 @@ class LocalModel(ChatModel):
 
     Args:
         folder: config, weights (or a PEFT adapter) and a tokenizer with a chat template.
-        batch_size: requests that :meth:`replies` generates at once.
     """
 
-    def __init__(self, folder: Path | str, batch_size: int = 16):
-        self.folder, self.batch_size = Path(folder), batch_size
+    batch_size = 16
+
+    def __init__(self, folder: Path | str):
+        self.folder = Path(folder)
 
     @cached_property
     def name(self) -> str:
-        """The folder's name and a hash of the model in it: another training, another name."""
+        """Return the folder's name and a hash of the model in it: another training, another name."""
         digest = hashlib.sha256()
         for path in sorted({path for pattern in _MODEL_FILES for path in self.folder.glob(pattern)}):
             digest.update(f"{path.name} {_content_hash(path)}\n".encode())
@@ -79,7 +80,7 @@ class LocalModel(ChatModel):
 
     @cached_property
     def loaded(self) -> "Loaded":
-        """The model in memory: roles with the same one share a copy, which goes with the last of them."""
+        """Return the model in memory; roles with the same one share a copy, freed with the last of them."""
         with _loading:  # the first calls of several threads load once
             key = (self.folder, self.name)  # its hash: a new training in the same folder is loaded anew
             if (loaded := _in_memory.get(key)) is None:
@@ -101,7 +102,7 @@ class LocalModel(ChatModel):
         return _Job(prompt, sampling, min(sampling.max_tokens, context - len(prompt)), seed)
 
     def _prompt(self, request: Request) -> list[int]:
-        """Token ids of the conversation in the model's chat template, up to where the model goes on."""
+        """Return token ids of the conversation in the model's chat template, up to the model's turn."""
         tokenizer, tools = self.loaded.tokenizer, list(request.tools) or None
         if tools and self.loaded.dropped:
             dropped = ", ".join(self.loaded.dropped)
@@ -119,7 +120,7 @@ class LocalModel(ChatModel):
                     call["function"]["arguments"] = json.loads(call["function"]["arguments"])
 
         options = {"tools": tools, "tokenize": False, "add_generation_prompt": True}
-        options["date_string"] = "26 Jul 2024"  # Llama's own default, where it is not told of today
+        options["date_string"] = "26 Jul 2024"  # Llama's own default, if no date is given
         with self.loaded.lock:  # fast tokenizers are not safe to use from several threads
             try:
                 try:
@@ -130,12 +131,12 @@ class LocalModel(ChatModel):
                 except Exception:  # some templates want user and assistant in turns, and nobody else
                     text = tokenizer.apply_chat_template(alternating(messages), **options)
             except Exception as error:  # a template is a program of others: it may raise anything
-                told = one_line(f"{type(error).__name__}: {error}")
-                raise RefusedError(f"{self.name}: the chat template failed ({told})") from None
+                wrong = one_line(f"{type(error).__name__}: {error}")
+                raise RefusedError(f"{self.name}: the chat template failed ({wrong})") from None
             return tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def _generate(self, jobs: "Sequence[_Job]") -> list[Reply]:
-        """What the model writes after each prompt; jobs of one group."""
+        """Return what the model writes after each prompt of jobs of one group."""
         import torch
 
         loaded, sampling = self.loaded, jobs[0].sampling
@@ -187,9 +188,9 @@ class Sampling(Record):
 
 
 def sampler(sampling: Sampling, seeds: Sequence[int]):
-    """What turns a greedy choice into a sample: noise on each row's logits, by a seed of its own.
+    """Return processors that turn a greedy choice into a sample: noise on each row's logits, by its own seed.
 
-    torch's own sampling draws one noise for a whole batch: a reply would change with those beside it.
+    torch's own sampling draws one noise for a whole batch: a reply would change with the rest of its batch.
     """
     import torch
     from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
@@ -262,13 +263,16 @@ class _Job:
 
     @property
     def group(self) -> str:
-        """Jobs of the same group can be generated together."""
+        """Return what jobs have in common that can be generated together."""
         return self.sampling.model_dump_json(exclude={"seed"})
 
 
 def _content_hash(path: Path) -> str:
-    """SHA-256 of a file of a model. An adapter names its base by a path of this machine, of which the
-    folder's name alone counts, and its modules in the chance order of a set."""
+    """Return SHA-256 of a file of a model.
+
+    An adapter names its base by a path of this machine, of which the folder's name alone counts, and its
+    modules in the random order of a set.
+    """
     if path.name == "adapter_config.json":
         config = json.loads(path.read_text("utf-8"))
         config["base_model_name_or_path"] = Path(config.get("base_model_name_or_path") or "").name

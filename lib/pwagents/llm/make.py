@@ -24,20 +24,20 @@ _in_use: "WeakSet[Models]" = WeakSet()
 
 
 def notes(store: Path) -> str:
-    """Tell what stands below tables of a run that keeps its replies in ``store``: see :meth:`Models.note`."""
+    """Return what tables note of a run that keeps its replies in ``store``: see :meth:`Models.note`."""
     here = {models.note() for models in _in_use if models.store == store}
     return " ".join(sorted(here - {""}))
 
 
 class Models:
-    """The language models of a run, in all studies that a notebook makes.
+    """The language models of a run.
 
-    Before the first reply is asked for that is not stored, each endpoint is tried out, those of roles that
-    play later too: a dead endpoint or a wrong key is found before any work.
+    Before the first reply is requested that is not stored, each endpoint is tried out, including those of
+    roles that play later: a dead endpoint or a wrong key is found before any work.
 
     Args:
         players: endpoint, budget and workers.
-        store: the file that replies are kept in; what it holds is not asked again.
+        store: the file that replies are kept in; what it holds is not requested again.
     """
 
     def __init__(self, players: Players, store: Path):
@@ -48,7 +48,7 @@ class Models:
         _in_use.add(self)
 
     def __call__(self, spec: str) -> ChatModel:
-        """Make the model of ``spec``: nothing is loaded and nobody is asked before the first call.
+        """Return the model of ``spec``; nothing is loaded and nobody is asked before the first call.
 
         Args:
             spec: ``openai:gpt-4o-mini``, ``local:path/to/model`` or ``replay:gpt-4o-mini``, see
@@ -91,7 +91,7 @@ class Models:
         return facts | {"llm": hash_of(hashes)}
 
     def note(self) -> str:
-        """Tell what stands below a table that the models played for; nothing where none was asked."""
+        """Return what a table notes of the models that played for it; an empty text if none was asked."""
         lines = []
         for model in self._made.values():
             if model.found and isinstance(model.inner, OpenAIModel | None):
@@ -108,11 +108,11 @@ class Models:
 
     @cached_property
     def _store(self) -> ResponseStore:
-        """Opened for the first language model, not before: rules need no file."""
+        """Open the file of replies, for the first language model: rules need none."""
         return ResponseStore(self.store)
 
 
 @cache
 def _budget_of(store: Path, max_usd: float, max_tokens: int) -> Budget:
-    """The budget of all that keeps its replies in one file, in this process."""
+    """Return the budget of all models of this process that keep their replies in one file."""
     return Budget(max_usd=max_usd, max_tokens=max_tokens)

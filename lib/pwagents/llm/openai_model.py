@@ -1,8 +1,8 @@
 """Models behind an endpoint that speaks OpenAI's chat protocol: OpenAI, DeepSeek, vLLM, Ollama and others.
 
-One call: :meth:`OpenAIModel.reply` says a request in the endpoint's way, sends it, reads the answer. What an
-endpoint will not take is learned from its refusals: a sampling parameter is left out or renamed, the roles
-are made user and assistant in turns. What was learned holds for all later calls and is told.
+:meth:`OpenAIModel.reply` writes a request in the endpoint's way, sends it and reads the answer. What an
+endpoint does not accept is learned from its refusals: a sampling parameter is left out or renamed, or the
+roles are made user and assistant in turns. What was learned holds for all later calls and is noted.
 """
 
 import json
@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
-from pwagents.llm.answers import count_usage, read_answer, read_json
+from pwagents.llm.answers import read_answer, read_json
 from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel, Reply, Request, alternating
 from pwagents.llm.endpoints import open_client, proxy_of
@@ -54,13 +54,13 @@ class OpenAIModel(ChatModel):
     Failures that may pass (rate limit, server error, time-out, dropped connection, an answer that is no chat
     completion) are tried again, with exponential back-off and jitter, not before the server's Retry-After.
     Unusable replies (malformed tool JSON, cut off, empty) are returned: what to do is for who asked. Tokens
-    that the endpoint does not tell are counted as a third of the bytes, more than tokenizers make of them.
+    that the endpoint does not report are counted as a third of the bytes, more than tokenizers make of them.
 
     Args:
         name: the model's name at the endpoint.
         base_url: the endpoint; "" for the one in OPENAI_BASE_URL, else OpenAI's own.
-        endpoint: its name, which stored replies are told apart by; "" for :func:`endpoint_name` of the URL.
-        budget: what calls are paid from.
+        endpoint: its name, by which stored replies differ; "" for :func:`endpoint_name` of the URL.
+        budget: limits what calls cost.
         workers: calls under way at once, at most; fewer while the endpoint is congested.
         attempts: how often a call is tried in all.
     """
@@ -79,10 +79,10 @@ class OpenAIModel(ChatModel):
         self.base_url = endpoint_url(base_url)
         self.endpoint = endpoint or endpoint_name(self.base_url)
         self.budget, self.limiter = budget or Budget(), Limiter(workers)
-        self._names: dict[str, str | None] = {}  # a parameter -> its name here; None where it is not taken
+        self._names: dict[str, str | None] = {}  # a parameter -> its name here; None: it is not accepted
         self._alternates = False  # whether roles are user and assistant in turns
         self._answers = False  # whether a call was answered
-        self._cut: tuple[int, int] | None = None  # bytes of a prompt, and the fewer tokens told of it
+        self._cut: tuple[int, int] | None = None  # bytes of a prompt, and the fewer tokens reported
         self._lock = threading.Lock()
 
     def try_out(self) -> None:
@@ -121,7 +121,7 @@ class OpenAIModel(ChatModel):
                 return reply
             except Failure as failure:
                 if self._learn(failure, alternates):
-                    continue  # said otherwise, it is another request
+                    continue  # written differently, it is another request
                 if failure.kind not in ("later", "congested"):
                     raise self._final(failure, request) from None
                 if attempt >= attempts or failure.wait > LONGEST_WAIT_S:
@@ -135,19 +135,17 @@ class OpenAIModel(ChatModel):
             attempt += 1
 
     def notes(self) -> list[str]:
-        """Tell of the calls so far what the endpoint did not take, and prompts that it cut."""
-        told = [
-            f"{other} in place of {name}" if other else f"no {name}" for name, other in self._names.items()
-        ]
+        """Return what the endpoint did not accept of the calls so far, and whether it cut prompts."""
+        sent = [f"{other} in place of {own}" if other else f"no {own}" for own, other in self._names.items()]
         if self._alternates:
-            told.append("the system message within the user's first one, and neighbours of one role as one")
-        told = [f"{self.name} was sent {how}" for how in told]
+            sent.append("the system message within the user's first one, and neighbours of one role as one")
+        noted = [f"{self.name} was sent {each}" for each in sent]
         if self._cut:
-            told.append(
+            noted.append(
                 f"{self.name} counted {self._cut[1]:,} tokens in a prompt of {self._cut[0]:,} bytes: its "
                 "server seems to cut prompts, so these are results of a model that did not read them whole"
             )
-        return told
+        return noted
 
     def _attempt(self, body: dict[str, Any], sampling: dict[str, Any]) -> Reply:
         import openai
@@ -159,27 +157,27 @@ class OpenAIModel(ChatModel):
             # chat.completions.create would check every message's fields, at twice the CPU time.
             answer = self._client.post("/chat/completions", cast_to=Response, content=content)
         except openai.APIStatusError as error:
-            told = read_json(error.response.content, self._secrets)
-            raise sort_failure(
-                error.status_code, told, error.response.headers, sampling
-            ) from None  # the client's error holds the server's words unabridged
+            answer = error.response
+            body = read_json(answer.content, self._secrets)
+            # The client's error holds the server's words unabridged.
+            raise sort_failure(error.status_code, body, answer.headers, sampling) from None
         except openai.APITimeoutError:
             raise Failure("congested", "no answer in time") from None
         except openai.APIConnectionError as error:
             reason = str(error.__cause__ or "") or type(error.__cause__ or error).__name__
             through = "the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
-            told = f"no connection{f' through {through}' if proxy_of(self.base_url) else ''} ({reason})"
+            text = f"no connection{f' through {through}' if proxy_of(self.base_url) else ''} ({reason})"
             if "CERTIFICATE" in reason:
-                told += "; SSL_CERT_FILE names the file of certificates to trust"
-            raise Failure("refused" if _NEVER.search(reason) else "later", told) from None
-        reply, told = read_answer(answer.content, self._secrets, sampling)
-        usage = count_usage(self.name, reply, len(content), told)
-        if len(content) > max(LONG_PROMPT, BYTES_A_TOKEN * usage.prompt_tokens, *(self._cut or ())):
-            self._cut = len(content), usage.prompt_tokens
-        return reply.model_copy(update={"usage": usage})
+                text += "; SSL_CERT_FILE names the file of certificates to trust"
+            raise Failure("refused" if _NEVER.search(reason) else "later", text) from None
+        reply = read_answer(answer.content, self._secrets, self.name, len(content), sampling)
+        n_tokens = reply.usage.prompt_tokens
+        if len(content) > max(LONG_PROMPT, BYTES_A_TOKEN * n_tokens, *(self._cut or ())):
+            self._cut = len(content), n_tokens
+        return reply
 
     def _learn(self, failure: Failure, alternates: bool) -> bool:
-        """Remember how to say what the endpoint will not take; False where there is no other way."""
+        """Remember how to write what the endpoint does not accept; return whether there is another way."""
         with self._lock:
             for sent in failure.parameters:
                 own = next((own for own, other in self._names.items() if other == sent), sent)
@@ -189,7 +187,7 @@ class OpenAIModel(ChatModel):
         return bool(failure.parameters) or (failure.kind == "roles" and not alternates)
 
     def _final(self, failure: Failure, request: Request) -> Exception:
-        """The error of a failure that no further attempt mends."""
+        """Return the error of a failure that no further attempt mends."""
         text = self._named(failure.text)
         trial = request.model_copy(update={"messages": _TRIAL.messages})
         if request == trial:  # a short question is refused for no task's sake
@@ -202,7 +200,7 @@ class OpenAIModel(ChatModel):
         return FINAL.get(failure.kind, RefusedError)(text)
 
     def _named(self, text: str) -> str:
-        """``text`` with model and host before it, on one line."""
+        """Return a text with model and host before it, on one line."""
         return f"{self.name} at {urlsplit(self.base_url).hostname}: {one_line(text, self._secrets)}"
 
     @property

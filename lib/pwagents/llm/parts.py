@@ -113,7 +113,7 @@ def without_calls(written: str) -> str:
     return _MARKED.sub(lambda mark: "" if mark.lastindex > _LAST_THOUGHT else mark[0], written).strip()
 
 
-def call_id(text: str, number: int = 0) -> str:
+def call_id(text: str, number: int) -> str:
     """Return an id that every server accepts, nine hex digits, always the same for text and number."""
     return hashlib.sha256(f"{number} {text}".encode("utf-8", "replace")).hexdigest()[:9]
 

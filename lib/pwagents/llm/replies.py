@@ -1,4 +1,4 @@
-"""A language model's replies: JSON objects are read, and what cannot be used is asked for once more."""
+"""Replies as JSON objects; one that cannot be used is requested once more."""
 
 import json
 from collections import Counter
@@ -13,12 +13,12 @@ REPAIR = "Your answer cannot be used: <PROBLEM>. Write the whole of it again, co
 
 Model = TypeVar("Model", bound=BaseModel)
 Result = TypeVar("Result")
-# A reply -> what it says; a ValueError tells what is wrong with it, in one line.
+# A reply -> what it says; a ValueError says what is wrong with it, in one line.
 Reader = Callable[[Reply], Result]
 
 
 class Stray(ValueError):
-    """Something is wrong with a reply, and yet it is better than none: ``result`` is what it says."""
+    """Something is wrong with a reply, but ``result``, which is what it says, is better than nothing."""
 
     def __init__(self, problem: str, result: Any):
         super().__init__(problem)
@@ -26,7 +26,7 @@ class Stray(ValueError):
 
 
 def read_reply(reply: Reply, form: type[Model]) -> Model:
-    """Read the JSON object of a reply, in ``form``. Text around the object is passed over.
+    """Return the JSON object of a reply as a ``form``. Text around the object is ignored.
 
     Raises:
         ValueError: what is wrong with it, in one line.
@@ -53,15 +53,15 @@ def ask_twice(
     what: str,
     failures: Counter[str],
 ) -> list[Result | None]:
-    """Read replies, each sent back once where something is wrong with it.
+    """Return what replies say; each is sent back once if something is wrong with it.
 
     Args:
         readers: one for each request.
-        what: is asked for, for the progress bar.
+        what: is requested, for the progress bar.
         failures: counts "repaired" (usable at the second try), "unreadable" and "refused".
 
     Returns:
-        What each says; None where it cannot be read in the end, or was refused.
+        A result for each request; None if its reply cannot be read in the end, or was refused.
 
     Raises:
         InfrastructureError: the model cannot be reached.

@@ -32,7 +32,7 @@ _WAIT_S = 60  # for another process that is writing
 class ResponseStore:
     """The replies in one file; several threads and processes of one machine may use it at once.
 
-    SQLite's write-ahead log stands beside the file (``-wal``, ``-shm``: they belong to it). To publish the
+    SQLite's write-ahead log is next to the file (``-wal``, ``-shm``: they belong to it). To publish the
     replies, copy the file with ``VACUUM INTO``.
 
     Every method raises DataError when the file is damaged, and leaves it as it is, for its replies were paid
@@ -61,7 +61,7 @@ class ResponseStore:
         raise StaysHere("the file of a language model's replies belongs to one machine")
 
     def get(self, key: str, endpoint: str = "") -> Reply | None:
-        """Find the reply to the request of this key; None where none is stored.
+        """Return the reply to the request of this key; None if none is stored.
 
         Args:
             endpoint: whose; "" for whoever answered.
@@ -84,7 +84,7 @@ class ResponseStore:
     def put(
         self, contents: Sequence[str], replies: Sequence[Reply], model: str, endpoint: str
     ) -> list[Reply]:
-        """Keep replies by their :meth:`Request.content`.
+        """Store replies by their :meth:`Request.content`.
 
         Returns:
             The replies now stored: another process's, where it was the first with the same request.
@@ -104,8 +104,8 @@ class ResponseStore:
     def claim(self, endpoint: str, model: str, host: str, port: int) -> str:
         """Return the name under which a local server keeps its replies: ``endpoint``, if it is free.
 
-        One that comes back at another port goes on with its replies. One that runs beside it is another
-        server: its name has its port.
+        One that comes back at another port goes on with its replies. One that runs at the same time is
+        another server: its name has its port.
         """
         held = self._execute("SELECT url FROM server WHERE endpoint = ? AND model = ?", (endpoint, model))
         if held and held[0][0] != f"{host}:{port}":
@@ -118,7 +118,7 @@ class ResponseStore:
         return endpoint
 
     def models(self) -> dict[str, int]:
-        """Count the stored replies of each model."""
+        """Return the number of stored replies of each model."""
         return dict(self._execute("SELECT model, count(*) FROM answer GROUP BY model ORDER BY model"))
 
     def _execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple]:
@@ -194,7 +194,7 @@ class StoredModel(ChatModel):
         return request.model_copy(update={"sampling": sampling})
 
     def _replies(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
-        """Replies by the contents of their requests: stored ones, else asked for in batches and stored."""
+        """Return replies by content of request; missing ones are asked for in batches and stored."""
         replies = {content: self.store.get(key_of(content), self.endpoint) for content in requests}
         missing = [content for content, reply in replies.items() if reply is None]
         with self._lock:
