@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pwagents.schema import UserProfile
-from pwagents_old.tasks.writers import prompts
+from pwagents.tasks.writers import prompts
 
 # Small values by group. Those of settings that a notebook does not have are passed over; lists and learning
 # rates are such that each training happens and learns.

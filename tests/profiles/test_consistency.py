@@ -14,9 +14,7 @@ from sklearn.metrics import ndcg_score
 from pwagents.data.synthetic import make_world
 from pwagents.errors import NotEvaluableError
 from pwagents.profiles.clusters import Cluster
-from pwagents.schema import Review, UserProfile
-from pwagents.settings import WorldSettings
-from pwagents_old.profiles.consistency import (
+from pwagents.profiles.consistency import (
     AVERAGE,
     NDCG,
     ORION,
@@ -29,7 +27,9 @@ from pwagents_old.profiles.consistency import (
     judge_by_model,
     make_questions,
 )
-from pwagents_old.profiles.types import GlobalProfile, MicroProfile, UserProfiles
+from pwagents.profiles.types import GlobalProfile, MicroProfile, UserProfiles
+from pwagents.schema import Review, UserProfile
+from pwagents.settings import WorldSettings
 
 from ..agents.conftest import ScriptedModel
 from .conftest import bought, lamp

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from pwagents.embedding import Embedder
+from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.clusters import Cluster, adaptive_clusters
+from pwagents.profiles.global_micro import contextual_profile, profile_users
+from pwagents.profiles.offline import OfflineProfiler
+from pwagents.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 from pwagents.schema import UserProfile
-from pwagents_old.profiles.catalogue import Catalogue
-from pwagents_old.profiles.global_micro import contextual_profile, profile_users
-from pwagents_old.profiles.offline import OfflineProfiler
-from pwagents_old.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 
 from .conftest import bought, lamp
 

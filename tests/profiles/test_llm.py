@@ -8,8 +8,8 @@ from pwagents.embedding import count_tokens
 from pwagents.errors import InfrastructureError, NotEvaluableError
 from pwagents.llm.chat import Reply
 from pwagents.profiles.contextual import ContextualProfile, ProfileLine
+from pwagents.profiles.llm import LlmProfiler, LlmUpdater
 from pwagents.schema import Action, Observation, Step, UserProfile
-from pwagents_old.profiles.llm import LlmProfiler, LlmUpdater
 
 from ..agents.conftest import ScriptedModel
 from .conftest import bought, lamp, results, talk

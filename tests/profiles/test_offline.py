@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.data.synthetic import make_world
+from pwagents.profiles.catalogue import BANDS, Catalogue, Trait
 from pwagents.profiles.contextual import ContextualProfile, ProfileLine
+from pwagents.profiles.offline import OfflineProfiler
+from pwagents.profiles.types import OTHER
+from pwagents.profiles.update import OfflineUpdater, settle
 from pwagents.settings import WorldSettings
 from pwagents.users.rules import RuleUser
-from pwagents_old.profiles.catalogue import BANDS, Catalogue, Trait
-from pwagents_old.profiles.offline import OfflineProfiler
-from pwagents_old.profiles.types import OTHER
-from pwagents_old.profiles.update import OfflineUpdater, settle
 
 from .conftest import bought, lamp, results, talk
 

@@ -7,8 +7,7 @@ import pytest
 from pwagents.errors import InfrastructureError, NotEvaluableError
 from pwagents.llm.chat import Reply
 from pwagents.schema import TASK_TYPES, Product, Review, Task
-from pwagents.words import gives_away
-from pwagents_old.tasks.writers import (
+from pwagents.tasks.writers import (
     AMBIGUOUS_LIMIT,
     LIMITS,
     Brief,
@@ -18,6 +17,7 @@ from pwagents_old.tasks.writers import (
     OfflineInstructionWriter,
     with_instructions,
 )
+from pwagents.words import gives_away
 
 from ..agents.conftest import ScriptedModel
 

@@ -7,9 +7,9 @@ import pandas as pd
 
 from pwagents.results.style import PALETTE, escape_math, legend_above, styled
 from pwagents.schema import TASK_TYPES, UserProfile
-from pwagents_old.profiles.consistency import chance
-from pwagents_old.profiles.llm import options
-from pwagents_old.profiles.types import OTHER
+from pwagents.profiles.consistency import chance
+from pwagents.profiles.llm import options
+from pwagents.profiles.types import OTHER
 
 PEOPLE = ("Gender", "Age", "Occupation")  # PersonalWAB, Figure 3
 TENDENCIES = ("Price Sensitivity", "Diversity Preference", "Interaction Complexity")  # Figure 4(a)

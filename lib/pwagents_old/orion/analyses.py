@@ -18,7 +18,7 @@ from pwagents.words import content_words
 from pwagents_old.lm.dialogues import DialogueText
 from pwagents_old.orion.role_play import Played, RolePlay
 from pwagents_old.orion.study import Study
-from pwagents_old.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait
+from pwagents.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait
 from pwagents_old.rl.rollout import count_asks
 
 

@@ -22,7 +22,7 @@ from pwagents.schema import FUNCTION_OF, Action, Usage
 from pwagents.shop.environment import BeliefState
 from pwagents.llm.replies import read_reply
 from pwagents_old.orion.agent import orion_messages
-from pwagents_old.profiles.catalogue import TOPIC, Catalogue, affirmed, denied, find_bands, spaced_words
+from pwagents.profiles.catalogue import TOPIC, Catalogue, affirmed, denied, find_bands, spaced_words
 from pwagents.words import read_yaml
 
 WORST = -1.0

@@ -21,7 +21,7 @@ from pwagents_old.orion.agent import FUNCTIONS
 from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.study import Study, role_facts
 from pwagents_old.orion.teacher import is_result
-from pwagents_old.profiles.catalogue import Catalogue, attribute_of_word
+from pwagents.profiles.catalogue import Catalogue, attribute_of_word
 
 RANDOM, TEACHER, KNOWS = "Random", "Teacher", "Knows the target"
 INSTRUCTION, CONTENT = "Instruction alone", "Content words alone"

@@ -17,7 +17,7 @@ from pwagents.seeds import derive_seed
 from pwagents.shop.environment import Agent, BeliefState
 from pwagents.words import content_words, kind_of
 from pwagents_old.orion.agent import OrionAgent
-from pwagents_old.profiles.catalogue import (
+from pwagents.profiles.catalogue import (
     TOPIC,
     WORD_LISTS,
     Catalogue,

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from pwagents.profiles.clusters import section
 from pwagents.schema import Product
-from pwagents.words import content_words, kind_of, short_store, word_list
-from pwagents.words import read_yaml
+from pwagents.words import content_words, kind_of, read_yaml, short_store, word_list
 
 BANDS = ("budget", "midrange", "premium")  # a third of the products of a kind each
 WORD_LISTS = read_yaml(__package__, "attributes.yaml")

@@ -1,7 +1,7 @@
 """The dynamic profile update (DPU): how a contextual profile follows a session (Orion, section 4.2).
 
 P_ctx,t = G_update(P_ctx,t-1, (a_t-1, o_t)): :class:`OfflineUpdater` does it by rules,
-:class:`pwagents_old.profiles.llm.LlmUpdater` by a language model; :func:`settle` says for both which line
+:class:`pwagents.profiles.llm.LlmUpdater` by a language model; :func:`settle` says for both which line
 overrides which. Departure: an update also sees the instruction and the steps before, since "none of
 these" means nothing without what was shown.
 """
@@ -10,10 +10,7 @@ import re
 from collections.abc import Sequence
 from operator import attrgetter
 
-from pwagents.profiles.contextual import ContextualProfile, ProfileLine, Update
-from pwagents.schema import Step
-from pwagents.words import content_words
-from pwagents_old.profiles.catalogue import (
+from pwagents.profiles.catalogue import (
     TOPIC,
     WORD_LISTS,
     Catalogue,
@@ -23,6 +20,9 @@ from pwagents_old.profiles.catalogue import (
     spaced_words,
     split_clauses,
 )
+from pwagents.profiles.contextual import ContextualProfile, ProfileLine, Update
+from pwagents.schema import Step
+from pwagents.words import content_words
 
 _SEVERAL = ("feature", "mention")  # one may state a second value of these without taking back the first
 # "$20", "around 20 dollars", "no more than 15 bucks"

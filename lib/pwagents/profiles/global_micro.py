@@ -7,7 +7,7 @@ The paper's definitions, one function each:
 - *retrieval* c* = argmax_i sim(e_q, e_i): :func:`nearest_clusters`;
 - *contextual profile* P_ctx,0 = concat(rho-_global, rho+_micro): :func:`contextual_profiles`.
 
-How P_ctx,t follows from it in a conversation is in :mod:`pwagents_old.profiles.update`.
+How P_ctx,t follows from it in a conversation is in :mod:`pwagents.profiles.update`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +15,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from pwagents import engine
 from pwagents.embedding import Embedder
 from pwagents.profiles.clusters import History, adaptive_clusters, embed_items
 from pwagents.profiles.contextual import ContextualProfile, ProfileLine
+from pwagents.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 from pwagents.schema import Product
 from pwagents.seeds import rng
-from pwagents import engine
-from pwagents_old.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 
 ALPHA = 15  # behaviours up to which a user gets no clusters (Orion, 5.1)
 L_C = 6  # behaviours that a micro-profile is made from, at most (Orion, 5.1)
@@ -29,7 +29,7 @@ _TEMPERATURE = 0.05  # of the weights of several clusters; low, because cosines 
 
 
 class Profiler(Protocol):
-    """Makes profiles: by statistics (:mod:`pwagents_old.profiles.offline`) or a model (``llm``)."""
+    """Makes profiles: by statistics (:mod:`pwagents.profiles.offline`) or a model (``llm``)."""
 
     def write_global(self, histories: Sequence[History]) -> list[GlobalProfile]:
         """Make p_global of each history."""

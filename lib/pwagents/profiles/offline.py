@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from pwagents.profiles.catalogue import TOPIC, Catalogue, Trait, spaced_words
 from pwagents.profiles.clusters import section
+from pwagents.profiles.types import OTHER, GlobalProfile, MicroProfile
 from pwagents.progress import progress
 from pwagents.schema import Behavior, UserProfile
 from pwagents.words import content_words, kind_of, word_list
-from pwagents_old.profiles.catalogue import TOPIC, Catalogue, Trait, spaced_words
-from pwagents_old.profiles.types import OTHER, GlobalProfile, MicroProfile
 
 LIKED, DISLIKED = 4, 2  # stars: a product was liked from here on, disliked up to here
 _HALF_LIFE = 0.5  # a share of the history: behaviours with so many newer ones count half (tastes drift)

@@ -17,11 +17,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pwagents.embedding import count_tokens
 from pwagents.llm.chat import ChatModel, Message, Reply, Request
 from pwagents.llm.fence import FENCE_NOTE, fence
-from pwagents.profiles.contextual import ContextualProfile, ProfileLine, Update
-from pwagents.schema import Behavior, Product, Step, Text, UserProfile
 from pwagents.llm.replies import Reader, Result, Stray, ask_twice, read_reply
-from pwagents_old.profiles.types import OTHER, GlobalProfile, MicroProfile
-from pwagents_old.profiles.update import last_results, settle
+from pwagents.profiles.contextual import ContextualProfile, ProfileLine, Update
+from pwagents.profiles.types import OTHER, GlobalProfile, MicroProfile
+from pwagents.profiles.update import last_results, settle
+from pwagents.schema import Behavior, Product, Step, Text, UserProfile
 from pwagents.words import read_yaml
 
 MOST_LINES = 10  # of a list of preferences, as models are asked
@@ -105,7 +105,7 @@ class LlmUpdater:
     """Lets a language model edit the contextual profile after each step.
 
     A reply that cannot be read leaves the profile as it was, and is counted (``failures``). Whatever the
-    model does, stated wishes override others (:func:`pwagents_old.profiles.update.settle`), and a line that it
+    model does, stated wishes override others (:func:`pwagents.profiles.update.settle`), and a line that it
     calls history without its being so is taken as inferred.
     """
 

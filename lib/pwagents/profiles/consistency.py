@@ -19,15 +19,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
+from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.clusters import item_text
+from pwagents.profiles.types import UserProfiles
 from pwagents.schema import Behavior, Benchmark, Product
 from pwagents.seeds import rng
-from pwagents.words import content_words
-from pwagents.embedding import Embedder
-from pwagents_old.profiles.types import UserProfiles
-from pwagents.words import read_yaml
+from pwagents.words import content_words, read_yaml
 
 Kind = Literal["behavior", "product"]
 ProfileTexts = Mapping[str, Sequence[str]]  # user_id -> the texts of the profile

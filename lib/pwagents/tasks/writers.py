@@ -15,14 +15,13 @@ from typing import NamedTuple
 from pwagents.data.instructions import write_instruction
 from pwagents.llm.chat import ChatModel, Reply, Request
 from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.llm.replies import ask_twice
+from pwagents.profiles.types import OTHER
 from pwagents.progress import progress
 from pwagents.schema import Behavior, Benchmark, Product, Task, TaskType, UserProfile
 from pwagents.seeds import rng
 from pwagents.shop.environment import full_text
-from pwagents.words import gives_away, kind_of, section_of
-from pwagents.llm.replies import ask_twice
-from pwagents_old.profiles.types import OTHER
-from pwagents.words import read_yaml
+from pwagents.words import gives_away, kind_of, read_yaml, section_of
 
 # Words, at most; ours: the papers do not print their limits.
 LIMITS: dict[TaskType, int] = {"search": 40, "recommend": 25, "review": 50}

@@ -16,8 +16,7 @@ import pandas as pd
 
 from pwagents.progress import progress
 from pwagents.schema import Benchmark, Product, Split
-from pwagents.shop.search import analyze
-from pwagents.shop.search import product_text
+from pwagents.shop.search import analyze, product_text
 from pwagents.words import word_list
 
 
