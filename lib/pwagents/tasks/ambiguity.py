@@ -1,68 +1,55 @@
-"""How ambiguous an instruction is: how many products of the shop fit what it says.
+"""How ambiguous an instruction is: how many products of the shop fit it.
 
-What an instruction says of its target are those of its words that the target's page holds; a product fits
-when its page holds all of them. So the number is 1 where the instruction singles the target out, and the
-size of the catalogue where it says nothing. Words that no page needs to hold ("honest and to the point")
-tell nothing about the target: with them, no product would fit, the target included.
+An instruction describes its target by those of its words that are on the target's page; a product fits if all
+of these are on its page. The number is 1 if the instruction identifies the target, and the size of the
+catalogue if it says nothing. Words that are not on the page ("honest and to the point") do not count: with
+them no product would fit, not even the target.
 """
 
-from array import array
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-import numpy as np
 import pandas as pd
 
 from pwagents.progress import progress
-from pwagents.schema import Benchmark, Product, Split
+from pwagents.schema import Benchmark, Product
 from pwagents.shop.search import analyze, product_text
 from pwagents.words import word_list
 
 
 class WordIndex:
-    """Which products hold which word: index terms of :func:`pwagents.shop.search.product_text`."""
+    """The products that have each index term of :func:`pwagents.shop.search.product_text`."""
 
     def __init__(self, products: Mapping[str, Product]):
-        self._row = {asin: row for row, asin in enumerate(products)}
+        self._size = len(products)
+        self._holders: dict[str, set[str]] = defaultdict(set)  # a term -> ids of products
         terms_of = lru_cache(maxsize=None)(lambda word: frozenset(analyze(word)))
-        holders: dict[str, array] = defaultdict(lambda: array("i"))
-        for row, product in enumerate(progress(products.values(), "index of words")):
-            words = set(product_text(product).split())
-            for term in set().union(*map(terms_of, words)):
-                holders[term].append(row)
-        self._holders = {term: np.frombuffer(rows, np.intc) for term, rows in holders.items()}  # ascending
+        for asin, product in progress(products.items(), "index of words"):
+            for term in set().union(*map(terms_of, set(product_text(product).split()))):
+                self._holders[term].add(asin)
 
     def terms(self, instruction: str, target: str) -> list[str]:
-        """The terms of an instruction that describe its target, the rarest first."""
-        row = self._row[target]
-        held = [t for t in dict.fromkeys(content_terms(instruction)) if self._hold(t, np.array([row])).any()]
-        return sorted(held, key=lambda term: (len(self._holders[term]), term))
+        """Return the terms of an instruction that describe its target, each once."""
+        terms = dict.fromkeys(content_terms(instruction))
+        return [term for term in terms if target in self._holders.get(term, ())]
 
     def fitting(self, instruction: str, target: str) -> int:
-        """Count the products that fit what the instruction says of its target: 1 to all of them."""
-        rows = np.arange(len(self._row), dtype=np.intc)
-        for term in self.terms(instruction, target):
-            rows = rows[self._hold(term, rows)]
-        return len(rows)
+        """Return how many products have all terms by which an instruction describes its target (1 to all)."""
+        holders = [self._holders[term] for term in self.terms(instruction, target)]
+        return len(set.intersection(*holders)) if holders else self._size
 
     def __len__(self) -> int:
-        return len(self._row)
-
-    def _hold(self, term: str, rows: np.ndarray) -> np.ndarray:
-        """Whether each of some products holds a term."""
-        holders = self._holders.get(term, np.array([-1]))
-        places = np.searchsorted(holders, rows)
-        return holders[np.minimum(places, len(holders) - 1)] == rows
+        return self._size
 
 
-def ambiguity(benchmarks: Mapping[str, Benchmark], index: WordIndex, split: Split = "test") -> pd.DataFrame:
-    """Measure how ambiguous the instructions of each benchmark are, one row a task.
+def ambiguity(benchmarks: Mapping[str, Benchmark], index: WordIndex) -> pd.DataFrame:
+    """Return how ambiguous the instructions of the test tasks are, one row for each benchmark and task.
 
-    In a review task the agent is shown the product; there the number says how much of it is repeated.
+    In a review task the agent sees the product; there the number says how much of it is repeated.
 
     Args:
-        benchmarks: who wrote the instructions -> the benchmark with them, all over the products of ``index``.
+        benchmarks: writer -> the benchmark with its instructions; all have the products of ``index``.
 
     Returns:
         ``writer, type, task_id, user_id, words`` (of the instruction), ``said`` (terms that describe the
@@ -70,7 +57,7 @@ def ambiguity(benchmarks: Mapping[str, Benchmark], index: WordIndex, split: Spli
     """
     rows = []
     for writer, benchmark in benchmarks.items():
-        for task in benchmark.tasks[split]:
+        for task in benchmark.tasks["test"]:
             text, target = task.instruction, task.target
             counts = len(text.split()), len(index.terms(text, target)), index.fitting(text, target)
             rows.append((writer, task.type, task.task_id, task.user_id, *counts))
@@ -80,7 +67,7 @@ def ambiguity(benchmarks: Mapping[str, Benchmark], index: WordIndex, split: Spli
 
 
 def content_terms(text: str) -> list[str]:
-    """Index terms of a text, but for numbers, single letters, function words and words of asking."""
+    """Return a text's index terms without numbers, single letters, function words and words of asking."""
     empty = _asking_terms()
     return [term for term in analyze(text) if len(term) > 1 and not term.isdigit() and term not in empty]
 
