@@ -27,7 +27,7 @@ def test_traits_are_brand_price_band_details_and_words_of_the_title():
     told = ["brand: Lumo", "price: budget", "color: navy", *words]
     assert [trait.text for trait in catalogue.traits("B001")] == told
     assert [trait.text for trait in catalogue.traits("B099")][:2] == ["brand: Lumo", "color: navy"]
-    assert [t.text for _, t in catalogue.find("Please Lumo in navy")] == ["brand: Lumo", "color: navy"]
+    assert [t.text for t in catalogue.find("Please Lumo in navy")] == ["brand: Lumo", "color: navy"]
     assert catalogue.find("lumo") == Catalogue({}).find("navy lamp") == []
 
 

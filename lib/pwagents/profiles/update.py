@@ -107,7 +107,7 @@ class OfflineUpdater:
         clauses = split_clauses(text)
         is_wanted: dict[Trait, bool] = {}
         for clause, positive in clauses:
-            is_wanted |= dict.fromkeys((trait for _, trait in self.catalogue.find(clause)), positive)
+            is_wanted |= dict.fromkeys(self.catalogue.find(clause), positive)
             # Price bands and amounts of money: "premium", "around 20 dollars".
             is_wanted |= dict.fromkeys((Trait("price", band) for band in find_bands(clause)), True)
             for match in _AMOUNT.finditer(clause):

@@ -100,7 +100,7 @@ def query_pattern(query: str, catalogue: Catalogue) -> str:
 
     ``type`` stands for words of products' titles that are no attribute's value, "other words" for the rest.
     """
-    found = [trait for _, trait in catalogue.find(query)]
+    found = catalogue.find(query)
     taken = {word for trait in found for word in trait.value.lower().split()}
     names = {trait.about for trait in found}
     if not set(query.lower().split()).isdisjoint(BANDS):

@@ -159,7 +159,7 @@ def follow_swaps(study: Study, records: Sequence[Episode], act: Act) -> pd.DataF
             told = [
                 (3 + 2 * i, trait)
                 for i, step in enumerate(state.session)
-                for _, trait in study.catalogue.find(step.observation.text)
+                for trait in study.catalogue.find(step.observation.text)
                 if step.is_talk
             ]
             if kind == LINE:
