@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # What is counted: (now, goal).
 SUMS = {
-    "lib, lines of Python": (14_249, 17_500),
+    "lib, lines of Python": (14_239, 17_500),
     "lib, files of Python": (89, 100),
     "the old package, lines": (13_429, 0),
     "persona2web, lines": (7_276, 5_500),

@@ -179,7 +179,7 @@ def test_an_episode_begins_with_the_nearest_interest(benchmark, embedder):
     centres = zip(members.items(), embedder.encode([*members]), strict=True)
     clusters = tuple(Cluster(word, own, centre) for (word, own), centre in centres)
     micro = tuple(MicroProfile(recommendations=(wish,)) for wish in ("bright", "soft"))
-    made = UserProfiles(task.user_id, whole, clusters, micro)
+    made = UserProfiles(whole, clusters, micro)
     context = contexts(benchmark, [task], "test", {task.user_id: made}, embedder)[task.task_id]
     texts = [(line.text, line.positive) for line in context.profile.lines]
     assert texts == [("soft", True), ("material: leather", False)]

@@ -9,7 +9,7 @@ from pwagents.profiles.catalogue import BANDS, Catalogue, Trait
 from pwagents.profiles.contextual import ContextualProfile, ProfileLine
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.types import OTHER
-from pwagents.profiles.update import OfflineUpdater, settle
+from pwagents.profiles.update import OfflineUpdater, merge_lines
 from pwagents.settings import WorldSettings
 from pwagents.users.rules import RuleUser
 
@@ -155,8 +155,8 @@ LINES = st.builds(
 
 @given(st.lists(LINES, max_size=6), st.lists(LINES, max_size=3))
 def test_settling_never_loses_the_users_word(old, new):
-    before = settle(ContextualProfile(), old)
-    settled = settle(before, new)
+    before = merge_lines(ContextualProfile(), old)
+    settled = merge_lines(before, new)
     stated_now = [x for x in new if x.provenance == "stated"]
     stated_before = [x for x in before.lines if x.provenance == "stated"]
     kept = [x for x in stated_before if not any(y.about == x.about for y in stated_now)]

@@ -71,10 +71,9 @@ def test_only_instructions_change_and_a_writer_is_told_of_target_profile_and_the
 @pytest.mark.parametrize("kind", ["instruction", "ambiguous"])
 def test_offline_instructions_are_short_keep_the_secret_and_follow_the_seed(benchmark, facts, kind):
     def writer(seed):
-        ambiguous = kind == "ambiguous"
-        return (
-            OfflineAmbiguousWriter(benchmark.products, seed) if ambiguous else OfflineInstructionWriter(seed)
-        )
+        if kind == "ambiguous":
+            return OfflineAmbiguousWriter(benchmark.products, seed)
+        return OfflineInstructionWriter(seed)
 
     briefs, limits = briefs_of(benchmark, facts()), dict.fromkeys(TASK_TYPES, AMBIGUOUS_LIMIT)
     texts = writer(0)(briefs)

@@ -14,7 +14,7 @@ from pwagents.words import content_words, kind_of, read_yaml, short_store, word_
 BANDS = ("budget", "midrange", "premium")  # a third of the products of a kind each
 WORD_LISTS = read_yaml(__package__, "attributes.yaml")
 TOPIC = "topic"  # what the other words of a title are about
-_LEAST_GROUP = 8  # products that say what is usual among their like
+_LEAST_GROUP = 8  # products, for a group to compare with
 _LEAST_USES = 3  # of a value in details, before it is recognized in any text
 _LONGEST = 3  # words of a value
 _WORD = re.compile(r"[^\W_]+(?:[-'\u2019][^\W_]+)*")
@@ -24,11 +24,8 @@ _NEGATION = re.compile(
     r"\b(not|no|never|without|avoid|hate|dislike|except|instead of|anything but)\b|n't\b", re.IGNORECASE
 )
 # Words of pages and of questions -> the attributes that they name: "colour" -> "color".
-_DETAILS, _ASKED = (
-    {word: about for about, words in WORD_LISTS[group].items() for word in words.split()}
-    for group in ("attributes", "asked")
-)
-_NAMED_BY = _DETAILS | _ASKED
+_DETAILS = {word: about for about, words in WORD_LISTS["attributes"].items() for word in words.split()}
+_NAMED_BY = _DETAILS | {x: about for about, words in WORD_LISTS["asked"].items() for x in words.split()}
 
 
 class Trait(NamedTuple):

@@ -1,1 +1,1 @@
-"""Instructions made from users, products and profiles."""
+"""Instructions written from profiles and products."""

@@ -137,7 +137,7 @@ def profile_values(
 
     Args:
         hear: the contextual profile and the instruction -> the profile after it
-            (:meth:`pwagents.profiles.update.OfflineUpdater.hear`).
+            (:meth:`pwagents.profiles.update.OfflineUpdater.apply_statement`).
     """
     users = [profiles[task.user_id] for task in tasks]
     near = nearest_clusters([task.instruction for task in tasks], users, embedder)
