@@ -37,6 +37,9 @@ from pwagents.data.amazon import load_amazon
 from pwagents.data.splits import sample_tasks
 from pwagents.data.synthetic import make_world
 from pwagents.embedding import DIMENSION, Embedder
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.global_micro import profile_users
+from pwagents.profiles.offline import OfflineProfiler
 from pwagents.schema import FUNCTION_OF, Task
 from pwagents.seeds import rng
 from pwagents.settings import WorldSettings
@@ -44,9 +47,6 @@ from pwagents.shop.environment import BeliefState, Shop, run_episode
 from pwagents.shop.sasrec import Recommender, RecommendersByTime, SasRec
 from pwagents.shop.search import build_search_engine
 from pwagents.store import episodes
-from pwagents_old.profiles.catalogue import Catalogue
-from pwagents_old.profiles.global_micro import profile_users
-from pwagents_old.profiles.offline import OfflineProfiler
 
 LADDERS = {  # what grows -> sizes as (products, users)
     "products": [(3_000, 1_000), (36_000, 1_000), (360_000, 1_000)],

@@ -12,9 +12,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # What is counted: (now, goal).
 SUMS = {
-    "lib, lines of Python": (12_627, 17_500),
-    "lib, files of Python": (79, 100),
-    "the old package, lines": (15_035, 0),
+    "lib, lines of Python": (14_218, 17_500),
+    "lib, files of Python": (89, 100),
+    "the old package, lines": (13_429, 0),
     "persona2web, lines": (7_276, 5_500),
     "persona2web, files": (51, 30),
     "other files of lib, lines": (3_818, 3_000),

@@ -13,12 +13,12 @@ from hypothesis import settings
 from pwagents import embedding, engine
 from pwagents.data.synthetic import make_world
 from pwagents.embedding import Embedder
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.update import OfflineUpdater
 from pwagents.settings import WorldSettings
 from pwagents_old.lm.dialogues import dialogue_tokenizer
 from pwagents_old.lm.small import make_small_model
 from pwagents_old.orion.agent import RULES
-from pwagents_old.profiles.catalogue import Catalogue
-from pwagents_old.profiles.update import OfflineUpdater
 
 from .llm.server import ChatServer
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pwagents.schema import UserProfile
-from pwagents_old.tasks.writers import prompts
+from pwagents.words import read_yaml
 
 # Small values by group. Those of settings that a notebook does not have are passed over; lists and learning
 # rates are such that each training happens and learns.
@@ -194,7 +194,7 @@ def answer(body: Mapping[str, Any]) -> dict[str, Any]:
     """
     messages = body["messages"]
     heard = [str(m.get("content") or "") for m in messages if m["role"] != "assistant"]
-    for kind, situation in prompts()["ambiguous"].items():
+    for kind, situation in read_yaml("pwagents.tasks", "prompts.yaml")["ambiguous"].items():
         if situation in heard[0]:
             return _said(_REQUESTS[kind])
     if not body.get("tools"):

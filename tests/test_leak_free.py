@@ -18,15 +18,15 @@ from pwagents.agents.methods import METHODS
 from pwagents.agents.offline import FunctionClassifier, RuleAgent
 from pwagents.data.synthetic import make_world
 from pwagents.embedding import Embedder
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.global_micro import contextual_profile, profile_users
+from pwagents.profiles.offline import OfflineProfiler
 from pwagents.results import references
 from pwagents.schema import Benchmark
 from pwagents.settings import SasRecSettings, WorldSettings
 from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.sasrec import RecommendersByTime, training_sequences
 from pwagents.shop.search import build_search_engine
-from pwagents_old.profiles.catalogue import Catalogue
-from pwagents_old.profiles.global_micro import contextual_profile, profile_users
-from pwagents_old.profiles.offline import OfflineProfiler
 
 from .agents.conftest import ScriptedModel, call
 

@@ -1,13 +1,13 @@
 """Notebook 02's analyses: profiles judged by the truth, by searches, by their cost and by what users do."""
 
 from pwagents.data.synthetic import make_world
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.global_micro import profile_users
+from pwagents.profiles.offline import OfflineProfiler
 from pwagents.schema import Review, Task
 from pwagents.settings import WorldSettings
 from pwagents.shop.search import Bm25Engine
 from pwagents_old.benchmark import analyses_02 as analyses
-from pwagents_old.profiles.catalogue import Catalogue
-from pwagents_old.profiles.global_micro import profile_users
-from pwagents_old.profiles.offline import OfflineProfiler
 
 TITLES = {"B1": "red oak stool", "B2": "blue oak stool", "B3": "steel kettle"}
 TITLES |= {f"C{i}": f"{color} chair" for i, color in enumerate(("red", "blue") * 3)}

@@ -22,6 +22,8 @@ from pwagents.llm.fence import fence
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.llm.local_model import LocalModel
 from pwagents.portable import one_core
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.update import OfflineUpdater
 from pwagents.settings import WorldSettings
 from pwagents_old.lm import dialogues
 from pwagents_old.lm.base import ALL_STEPS, Lesson, content_hash, small_base
@@ -29,8 +31,6 @@ from pwagents_old.lm.dialogues import SHOWN, DialogueText
 from pwagents_old.lm.exercises import ids_and_titles
 from pwagents_old.lm.small import make_small_model
 from pwagents_old.orion.agent import PURCHASES, RULES, OrionAgent, orion_messages, orion_tools
-from pwagents_old.profiles.catalogue import Catalogue
-from pwagents_old.profiles.update import OfflineUpdater
 
 from ..orion.small_study import play, state_of
 

@@ -10,6 +10,7 @@ from pwagents.llm.chat import Reply
 from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.profiles.clusters import Cluster
 from pwagents.profiles.contextual import Context, ContextualProfile, Purchase
+from pwagents.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 from pwagents.schema import FUNCTION_OF, Behavior, Review, Trajectory, UserProfile
 from pwagents.shop.environment import UserReply, full_text
 from pwagents_old.orion.agent import (
@@ -24,7 +25,6 @@ from pwagents_old.orion.agent import (
     purchases,
 )
 from pwagents_old.orion.work import who_does_the_work
-from pwagents_old.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 
 from ..agents.conftest import ScriptedModel
 from . import small_study
@@ -179,7 +179,7 @@ def test_an_episode_begins_with_the_nearest_interest(benchmark, embedder):
     centres = zip(members.items(), embedder.encode([*members]), strict=True)
     clusters = tuple(Cluster(word, own, centre) for (word, own), centre in centres)
     micro = tuple(MicroProfile(recommendations=(wish,)) for wish in ("bright", "soft"))
-    made = UserProfiles(task.user_id, whole, clusters, micro)
+    made = UserProfiles(whole, clusters, micro)
     context = contexts(benchmark, [task], "test", {task.user_id: made}, embedder)[task.task_id]
     texts = [(line.text, line.positive) for line in context.profile.lines]
     assert texts == [("soft", True), ("material: leather", False)]

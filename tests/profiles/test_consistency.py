@@ -14,9 +14,7 @@ from sklearn.metrics import ndcg_score
 from pwagents.data.synthetic import make_world
 from pwagents.errors import NotEvaluableError
 from pwagents.profiles.clusters import Cluster
-from pwagents.schema import Review, UserProfile
-from pwagents.settings import WorldSettings
-from pwagents_old.profiles.consistency import (
+from pwagents.profiles.consistency import (
     AVERAGE,
     NDCG,
     ORION,
@@ -29,7 +27,9 @@ from pwagents_old.profiles.consistency import (
     judge_by_model,
     make_questions,
 )
-from pwagents_old.profiles.types import GlobalProfile, MicroProfile, UserProfiles
+from pwagents.profiles.types import GlobalProfile, MicroProfile, UserProfiles
+from pwagents.schema import Review, UserProfile
+from pwagents.settings import WorldSettings
 
 from ..agents.conftest import ScriptedModel
 from .conftest import bought, lamp
@@ -41,14 +41,13 @@ def test_profiles_of_every_make_are_described_without_what_is_to_be_avoided():
     cluster = Cluster("Home > lighting", (0, 1), np.zeros(384, np.float32))
     whole = GlobalProfile(facts=FACTS, positive=("brand: Lumo", "color: green"), negative=("material: oak",))
     micro = MicroProfile(recommendations=("material: brass",), avoidances=("size: huge",))
-    ann = UserProfiles("ann", whole, (cluster,), (micro,))
+    ann, bob = UserProfiles(whole, (cluster,), (micro,)), UserProfiles(GlobalProfile(facts=FACTS))
     products = {p.parent_asin: p for p in (lamp(0), lamp(1))}
     histories = {
         "ann": [bought(product, text="Great light, great glow") for product in products.values()],
         "bob": [],
     }
-    bare = UserProfiles("bob", GlobalProfile(facts=FACTS))
-    makes = describe_profiles(histories, {"ann": ann, "bob": bare}, products)
+    makes = describe_profiles(histories, {"ann": ann, "bob": bob}, products)
     facts = makes["facts (PersonalWAB)"]["ann"]
     assert len(facts) == 11 and "Brand Preference: Acme, Lumo" in facts
     assert makes[ORION]["ann"] == [*facts, "brand: Lumo; color: green", "Home > lighting: material: brass"]

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from pwagents.embedding import Embedder
+from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.clusters import Cluster, adaptive_clusters
+from pwagents.profiles.global_micro import contextual_profiles, nearest_clusters, profile_users
+from pwagents.profiles.offline import OfflineProfiler
+from pwagents.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 from pwagents.schema import UserProfile
-from pwagents_old.profiles.catalogue import Catalogue
-from pwagents_old.profiles.global_micro import contextual_profile, profile_users
-from pwagents_old.profiles.offline import OfflineProfiler
-from pwagents_old.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 
 from .conftest import bought, lamp
 
@@ -66,7 +66,7 @@ def test_every_user_has_a_global_profile_and_histories_above_alpha_have_clusters
     profiles = build(alpha=alpha)
     assert list(profiles) == list(histories)
     for user, own in profiles.items():
-        assert own.user_id == user and len(own.micro) == len(own.clusters)
+        assert len(own.micro) == len(own.clusters)
         members = sorted(i for cluster in own.clusters for i in cluster.members)
         assert members == (list(range(len(histories[user]))) if len(histories[user]) > alpha else [])
 
@@ -118,7 +118,6 @@ class Axes:
 FACTS = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other"))
 LAMPS, DRINKS = (Cluster(n, (0,), np.array(c, np.float32)) for n, c in (("lamps", (1, 0)), ("tea", (0, 1))))
 ANN = UserProfiles(
-    "ann",
     GlobalProfile(facts=FACTS, positive=("brand: Lumo",), negative=("color: red", "material: wool")),
     (LAMPS, DRINKS),
     (
@@ -130,7 +129,7 @@ SHORT = replace(ANN, clusters=(), micro=())
 
 
 def lines(instruction, user, m=1):
-    profile = contextual_profile(instruction, user, Axes(), m)
+    (profile,) = contextual_profiles([user], nearest_clusters([instruction], [user], Axes(), m))
     assert {line.provenance for line in profile.lines} == {"history"}
     wanted = [line.text for line in profile.lines if line.positive]
     return wanted, [line.text for line in profile.lines if not line.positive]

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.data.synthetic import make_world
+from pwagents.profiles.catalogue import BANDS, Catalogue, Trait
 from pwagents.profiles.contextual import ContextualProfile, ProfileLine
+from pwagents.profiles.offline import OfflineProfiler
+from pwagents.profiles.types import OTHER
+from pwagents.profiles.update import OfflineUpdater, merge_lines
 from pwagents.settings import WorldSettings
 from pwagents.users.rules import RuleUser
-from pwagents_old.profiles.catalogue import BANDS, Catalogue, Trait
-from pwagents_old.profiles.offline import OfflineProfiler
-from pwagents_old.profiles.types import OTHER
-from pwagents_old.profiles.update import OfflineUpdater, settle
 
 from .conftest import bought, lamp, results, talk
 
@@ -27,7 +27,7 @@ def test_traits_are_brand_price_band_details_and_words_of_the_title():
     told = ["brand: Lumo", "price: budget", "color: navy", *words]
     assert [trait.text for trait in catalogue.traits("B001")] == told
     assert [trait.text for trait in catalogue.traits("B099")][:2] == ["brand: Lumo", "color: navy"]
-    assert [t.text for _, t in catalogue.find("Please Lumo in navy")] == ["brand: Lumo", "color: navy"]
+    assert [t.text for t in catalogue.find("Please Lumo in navy")] == ["brand: Lumo", "color: navy"]
     assert catalogue.find("lumo") == Catalogue({}).find("navy lamp") == []
 
 
@@ -155,8 +155,8 @@ LINES = st.builds(
 
 @given(st.lists(LINES, max_size=6), st.lists(LINES, max_size=3))
 def test_settling_never_loses_the_users_word(old, new):
-    before = settle(ContextualProfile(), old)
-    settled = settle(before, new)
+    before = merge_lines(ContextualProfile(), old)
+    settled = merge_lines(before, new)
     stated_now = [x for x in new if x.provenance == "stated"]
     stated_before = [x for x in before.lines if x.provenance == "stated"]
     kept = [x for x in stated_before if not any(y.about == x.about for y in stated_now)]

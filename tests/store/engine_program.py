@@ -17,12 +17,12 @@ from types import SimpleNamespace
 
 from pwagents import engine
 from pwagents.data.synthetic import make_world
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.global_micro import profile_users
+from pwagents.profiles.offline import OfflineProfiler
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.settings import WorldSettings
 from pwagents.store import episodes
-from pwagents_old.profiles.catalogue import Catalogue
-from pwagents_old.profiles.global_micro import profile_users
-from pwagents_old.profiles.offline import OfflineProfiler
 
 from ..persona2web import worlds
 

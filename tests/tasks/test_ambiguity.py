@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from pwagents.schema import Product
 from pwagents.shop.search import analyze, product_text
-from pwagents_old.tasks.ambiguity import WordIndex, content_terms
+from pwagents.tasks.ambiguity import WordIndex, content_terms
 
 WORDS = ["lamp", "lamps", "red", "blue", "oak", "chair", "folding", "please", "find", "me", "the", "20"]
 

@@ -7,8 +7,7 @@ import pytest
 from pwagents.errors import InfrastructureError, NotEvaluableError
 from pwagents.llm.chat import Reply
 from pwagents.schema import TASK_TYPES, Product, Review, Task
-from pwagents.words import gives_away
-from pwagents_old.tasks.writers import (
+from pwagents.tasks.writers import (
     AMBIGUOUS_LIMIT,
     LIMITS,
     Brief,
@@ -18,6 +17,7 @@ from pwagents_old.tasks.writers import (
     OfflineInstructionWriter,
     with_instructions,
 )
+from pwagents.words import gives_away
 
 from ..agents.conftest import ScriptedModel
 
@@ -71,10 +71,9 @@ def test_only_instructions_change_and_a_writer_is_told_of_target_profile_and_the
 @pytest.mark.parametrize("kind", ["instruction", "ambiguous"])
 def test_offline_instructions_are_short_keep_the_secret_and_follow_the_seed(benchmark, facts, kind):
     def writer(seed):
-        ambiguous = kind == "ambiguous"
-        return (
-            OfflineAmbiguousWriter(benchmark.products, seed) if ambiguous else OfflineInstructionWriter(seed)
-        )
+        if kind == "ambiguous":
+            return OfflineAmbiguousWriter(benchmark.products, seed)
+        return OfflineInstructionWriter(seed)
 
     briefs, limits = briefs_of(benchmark, facts()), dict.fromkeys(TASK_TYPES, AMBIGUOUS_LIMIT)
     texts = writer(0)(briefs)

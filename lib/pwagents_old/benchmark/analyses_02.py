@@ -20,8 +20,8 @@ from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Task
 from pwagents.shop.environment import BeliefState
 from pwagents.shop.search import SearchEngine
-from pwagents_old.profiles.global_micro import contextual_profile, contextual_profiles, nearest_clusters
-from pwagents_old.profiles.types import UserProfiles
+from pwagents.profiles.global_micro import contextual_profile, contextual_profiles, nearest_clusters
+from pwagents.profiles.types import UserProfiles
 
 # Lengths of histories for tables; up to 15 behaviours there are no clusters.
 LENGTHS = {"up to 15": 15, "16 to 25": 25, "26 to 40": 40, "more than 40": np.inf}
@@ -137,7 +137,7 @@ def profile_values(
 
     Args:
         hear: the contextual profile and the instruction -> the profile after it
-            (:meth:`pwagents_old.profiles.update.OfflineUpdater.hear`).
+            (:meth:`pwagents.profiles.update.OfflineUpdater.apply_statement`).
     """
     users = [profiles[task.user_id] for task in tasks]
     near = nearest_clusters([task.instruction for task in tasks], users, embedder)

@@ -14,12 +14,12 @@ from pwagents.schema import Benchmark
 from pwagents_old.benchmark.settings import ProfilePlayers
 from pwagents.llm.budget import Load, estimate
 from pwagents.llm.make import Models
-from pwagents_old.profiles.catalogue import Catalogue
-from pwagents_old.profiles.consistency import ProfileTexts, Question, judge_by_embedding, judge_by_model
-from pwagents_old.profiles.llm import LlmProfiler, LlmUpdater
-from pwagents_old.profiles.offline import OfflineProfiler
-from pwagents_old.profiles.update import OfflineUpdater
-from pwagents_old.tasks import writers
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.consistency import ProfileTexts, Question, judge_by_embedding, judge_by_model
+from pwagents.profiles.llm import LlmProfiler, LlmUpdater
+from pwagents.profiles.offline import OfflineProfiler
+from pwagents.profiles.update import OfflineUpdater
+from pwagents.tasks import writers
 
 
 class ProfileRoles:

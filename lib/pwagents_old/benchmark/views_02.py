@@ -7,9 +7,9 @@ import pandas as pd
 
 from pwagents.results.style import PALETTE, escape_math, legend_above, styled
 from pwagents.schema import TASK_TYPES, UserProfile
-from pwagents_old.profiles.consistency import chance
-from pwagents_old.profiles.llm import options
-from pwagents_old.profiles.types import OTHER
+from pwagents.profiles.consistency import chance
+from pwagents.profiles.llm import PROMPTS
+from pwagents.profiles.types import OTHER
 
 PEOPLE = ("Gender", "Age", "Occupation")  # PersonalWAB, Figure 3
 TENDENCIES = ("Price Sensitivity", "Diversity Preference", "Interaction Complexity")  # Figure 4(a)
@@ -34,8 +34,8 @@ def count_values(profiles: Mapping[str, UserProfile], fields: Sequence[str]) -> 
     values = pd.DataFrame([profile.model_dump(by_alias=True) for profile in profiles.values()])
     rows = []
     for field in (field for field in fields if (values[field] != OTHER).any()):
-        users, fixed = Counter(values[field]), options()["choices"][field]
-        if field in options()["levels"]:
+        users, fixed = Counter(values[field]), PROMPTS["choices"][field]
+        if field in PROMPTS["levels"]:
             fixed = fixed[::-1]  # from low to high
         elif len(fixed) >= _FEW:
             fixed = []  # too many options: by number of users

@@ -25,8 +25,8 @@ from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.contextual import Context, ContextualProfile, Purchase
 from pwagents.schema import FUNCTION_OF, Action, Behavior, Benchmark, Split, Step, Task, Trajectory
 from pwagents.shop.environment import BeliefState, tool_schemas
-from pwagents_old.profiles.global_micro import contextual_profiles, nearest_clusters
-from pwagents_old.profiles.types import UserProfiles
+from pwagents.profiles.global_micro import contextual_profiles, nearest_clusters
+from pwagents.profiles.types import UserProfiles
 
 FUNCTIONS = tuple(sorted([*FUNCTION_OF.values(), "respond", "stop"]))  # in the order in which TRL lists tools
 

@@ -18,7 +18,7 @@ from pwagents.words import content_words
 from pwagents_old.lm.dialogues import DialogueText
 from pwagents_old.orion.role_play import Played, RolePlay
 from pwagents_old.orion.study import Study
-from pwagents_old.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait
+from pwagents.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait
 from pwagents_old.rl.rollout import count_asks
 
 
@@ -100,7 +100,7 @@ def query_pattern(query: str, catalogue: Catalogue) -> str:
 
     ``type`` stands for words of products' titles that are no attribute's value, "other words" for the rest.
     """
-    found = [trait for _, trait in catalogue.find(query)]
+    found = catalogue.find(query)
     taken = {word for trait in found for word in trait.value.lower().split()}
     names = {trait.about for trait in found}
     if not set(query.lower().split()).isdisjoint(BANDS):

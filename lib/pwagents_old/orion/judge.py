@@ -22,7 +22,7 @@ from pwagents.schema import FUNCTION_OF, Action, Usage
 from pwagents.shop.environment import BeliefState
 from pwagents.llm.replies import read_reply
 from pwagents_old.orion.agent import orion_messages
-from pwagents_old.profiles.catalogue import TOPIC, Catalogue, affirmed, denied, find_bands, spaced_words
+from pwagents.profiles.catalogue import TOPIC, Catalogue, affirmed, denied, find_bands, spaced_words
 from pwagents.words import read_yaml
 
 WORST = -1.0
@@ -87,7 +87,7 @@ class OfflineJudge:
             if not about:
                 return VAGUE
             asked = [s.action.arguments["content"] for s in state.session if s.is_talk]
-            spoken_of = {trait.about for _, trait in self.catalogue.find(" ".join(state.user_texts))}
+            spoken_of = {trait.about for trait in self.catalogue.find(" ".join(state.user_texts))}
             is_known = about in spoken_of or about in map(self.catalogue.find_attribute, asked)
             return WORST if is_known else 0.0
         if (action.name == "add_product_review") != (state.product is not None):
@@ -97,7 +97,7 @@ class OfflineJudge:
         own_words = singular(" ".join(map(affirmed, state.user_texts)))
         lines = state.profile.lines if state.profile else ()
         avoided = [line.value for line in lines if not line.positive]
-        avoided += [t.value for text in state.user_texts for _, t in self.catalogue.find(denied(text))]
+        avoided += [t.value for text in state.user_texts for t in self.catalogue.find(denied(text))]
         avoided = [value for value in avoided if not holds(own_words, value)]
         if action.name == "get_recommendations_by_history":
             return self._recommendation(state, value, avoided)
@@ -111,7 +111,7 @@ class OfflineJudge:
 
     def _search(self, state: BeliefState, query: str) -> float:
         said = " ".join(map(affirmed, state.user_texts))
-        values = {trait.about: trait.value for _, trait in self.catalogue.find(said)}  # the last word counts
+        values = {trait.about: trait.value for trait in self.catalogue.find(said)}  # the last word counts
         if bands := find_bands(said):
             values["price"] = bands[-1]
         wanted = [*self.catalogue.find_topics(affirmed(state.instruction)), *values.values()]
@@ -143,7 +143,7 @@ class OfflineJudge:
 
     def _review(self, state: BeliefState, review: str) -> float:
         lines = state.profile.lines if state.profile else ()
-        points = [trait.value for _, trait in self.catalogue.find(state.instruction)]
+        points = [trait.value for trait in self.catalogue.find(state.instruction)]
         points += [line.value for line in lines if line.about == "mention"]
         mentioned = sum(holds(review, value) for value in points) / len(points) if points else 1.0
         earlier = next((b.review.text for b in reversed(state.history) if b.review.text.strip()), "")

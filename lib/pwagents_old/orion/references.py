@@ -21,7 +21,7 @@ from pwagents_old.orion.agent import FUNCTIONS
 from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.study import Study, role_facts
 from pwagents_old.orion.teacher import is_result
-from pwagents_old.profiles.catalogue import Catalogue, attribute_of_word
+from pwagents.profiles.catalogue import WORD_LISTS, Catalogue
 
 RANDOM, TEACHER, KNOWS = "Random", "Teacher", "Knows the target"
 INSTRUCTION, CONTENT = "Instruction alone", "Content words alone"
@@ -80,7 +80,7 @@ class RandomAgent:
         self.seed, self.asins = seed, sorted(catalogue.products)
         titles = (product.title for product in catalogue.products.values())
         self.words = sorted({word for title in titles for word in words(title)})
-        self.attributes = sorted(set(attribute_of_word().values()))
+        self.attributes = sorted(WORD_LISTS["attributes"])
 
     def __call__(self, state: BeliefState) -> Action:
         generator = rng(self.seed, "random agent", state.user_id, state.instruction, str(len(state.session)))

@@ -29,7 +29,7 @@ from pwagents.store import Keyed, Store
 from pwagents.users.rules import leaks
 from pwagents_old.orion.agent import orion_messages
 from pwagents_old.orion.reward import Success, has_succeeded
-from pwagents_old.profiles.catalogue import spaced_words
+from pwagents.profiles.catalogue import spaced_words
 from pwagents_old.rl.rollout import StartEpisode
 
 # Why a trajectory is not kept, in the order in which it is looked for; empty: it is kept.

@@ -33,13 +33,13 @@ from pwagents_old.orion.agent import contexts
 from pwagents_old.orion.judge import LlmJudge, OfflineJudge
 from pwagents_old.orion.settings import OrionPlayers, OrionSettings
 from pwagents_old.orion.teacher import OfflineTeacher, llm_teachers
-from pwagents_old.profiles.catalogue import Catalogue
-from pwagents_old.profiles.global_micro import profile_users
-from pwagents_old.profiles.llm import LlmProfiler, LlmUpdater
-from pwagents_old.profiles.offline import OfflineProfiler
-from pwagents_old.profiles.update import OfflineUpdater
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.global_micro import profile_users
+from pwagents.profiles.llm import LlmProfiler, LlmUpdater
+from pwagents.profiles.offline import OfflineProfiler
+from pwagents.profiles.update import OfflineUpdater
 from pwagents_old.project import code_hash
-from pwagents_old.tasks.writers import LlmAmbiguousWriter, OfflineAmbiguousWriter, with_instructions
+from pwagents.tasks.writers import LlmAmbiguousWriter, OfflineAmbiguousWriter, with_instructions
 
 if TYPE_CHECKING:
     from pwagents.data.synthetic import Truth
@@ -206,7 +206,7 @@ class Study:
 
         Args:
             known: the benchmark, or one with other histories, where those are what is known.
-            alpha, l_c: as of :func:`pwagents_old.profiles.global_micro.profile_users`.
+            alpha, l_c: as of :func:`pwagents.profiles.global_micro.profile_users`.
             clusters: to retrieve for an instruction.
         """
         trained_on = (*self.train_tasks, *self.validation_tasks)

@@ -17,7 +17,7 @@ from pwagents.seeds import derive_seed
 from pwagents.shop.environment import Agent, BeliefState
 from pwagents.words import content_words, kind_of
 from pwagents_old.orion.agent import OrionAgent
-from pwagents_old.profiles.catalogue import (
+from pwagents.profiles.catalogue import (
     TOPIC,
     WORD_LISTS,
     Catalogue,
@@ -91,7 +91,7 @@ class OfflineTeacher:
             text = step.observation.text
             if step.is_talk and not expresses("indifferent", text) and not expresses("unknown", text):
                 text = affirmed(text)
-                values = [trait.value for _, trait in self.catalogue.find(text)] + find_bands(text)
+                values = [trait.value for trait in self.catalogue.find(text)] + find_bands(text)
                 about = self.catalogue.find_attribute(step.action.arguments["content"])
                 if about == "mention":  # anything may be
                     values = [w for w in content_words(text) if w not in WORD_LISTS["answer_words"].split()]
@@ -107,7 +107,7 @@ class OfflineTeacher:
         words += [word for about, values in self._answers(state) if about == TOPIC for word in values]
         if not words:
             return [TOPIC] if TOPIC not in asked else []
-        stated = {trait.about for _, trait in self.catalogue.find(state.instruction)} | asked
+        stated = {trait.about for trait in self.catalogue.find(state.instruction)} | asked
         lines = state.profile.lines if state.profile else ()
         held = {line.about for line in lines if line.positive}
 
@@ -136,7 +136,7 @@ class OfflineTeacher:
     def _query(self, state: BeliefState) -> str:
         lines = state.profile.lines if state.profile else ()
         answers = {about: values for about, values in self._answers(state) if values}
-        spoken_of = {trait.about for _, trait in self.catalogue.find(state.instruction)} | answers.keys()
+        spoken_of = {trait.about for trait in self.catalogue.find(state.instruction)} | answers.keys()
         # What the past speaks for counts where the user did not speak; titles' other words are no taste.
         spoken_of |= {line.about for line in lines if line.provenance == "stated"} | {TOPIC, ""}
         told = [x for x in lines if x.positive and (x.provenance == "stated" or x.about not in spoken_of)]
@@ -144,7 +144,7 @@ class OfflineTeacher:
         told = [x for x in told if not x.is_amount and len(x.value.split()) <= _LONGEST_VALUE]
         values = [line.value for line in told if line.value]
         request = affirmed(state.instruction)
-        said = [trait.value for _, trait in self.catalogue.find(request)] + find_bands(request)
+        said = [trait.value for trait in self.catalogue.find(request)] + find_bands(request)
         answered = [value for some in answers.values() for value in some]
         words = [*self.catalogue.find_topics(request), *said, *values, *answered]
         wanted: dict[str, str] = {}  # in small letters -> as it is written first
@@ -152,7 +152,7 @@ class OfflineTeacher:
             wanted.setdefault(word.lower(), word)
         # What is to be avoided goes, whether the profile says so or, where nobody updates it, the user alone.
         avoided = [line.value for line in lines if not line.positive]
-        avoided += [t.value for text in state.user_texts for _, t in self.catalogue.find(denied(text))]
+        avoided += [t.value for text in state.user_texts for t in self.catalogue.find(denied(text))]
         for value in {value.lower() for value in avoided} - {value.lower() for value in [*said, *answered]}:
             wanted.pop(value, None)
         return " ".join(wanted.values()) or state.instruction
@@ -170,7 +170,7 @@ class OfflineTeacher:
         is_happy = stars is None or stars[1].lower() not in _LOW
         topics = {t.value for t in self.catalogue.traits(state.product.parent_asin) if t.about == TOPIC}
         kind = _longest_run(state.product.title, topics, state.instruction) or kind_of(state.product)
-        points = [(about, value) for _, (about, value) in self.catalogue.find(state.instruction)]
+        points = [*self.catalogue.find(state.instruction)]
         points += [("", value) for about, own in self._answers(state) if about == "mention" for value in own]
         phrase = "I am glad about the {}." if is_happy else "I do not like the {}."
         # First and last sentence of an earlier review in the same mood, its product exchanged.

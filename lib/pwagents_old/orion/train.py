@@ -46,8 +46,8 @@ from pwagents_old.orion.role_play import Played, RolePlay, play_roles
 from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.settings import OrionSettings
 from pwagents_old.orion.study import EPISODE, Study, make_study, role_facts
-from pwagents_old.profiles.catalogue import Catalogue
-from pwagents_old.profiles.update import OfflineUpdater
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.update import OfflineUpdater
 from pwagents_old.project import code_hash
 from pwagents_old.rl.rollout import Evaluate, Play, Rollout, play_batch, summarize
 from pwagents_old.rl.settings import GrpoSettings, PpoSettings, RlSettings

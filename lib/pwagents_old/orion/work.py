@@ -20,7 +20,7 @@ from pwagents_old.orion.agent import belief_states, orion_messages
 from pwagents_old.orion.judge import holds, singular
 from pwagents_old.orion.study import Study
 from pwagents_old.orion.teacher import is_result
-from pwagents_old.profiles.catalogue import TOPIC, Trait, spaced_words
+from pwagents.profiles.catalogue import TOPIC, Trait, spaced_words
 
 REPEATS = 0.8  # Jaccard overlap of words from which a call repeats a line
 ANSWER, LINE = "an answer", "a line of the profile"
@@ -159,7 +159,7 @@ def follow_swaps(study: Study, records: Sequence[Episode], act: Act) -> pd.DataF
             told = [
                 (3 + 2 * i, trait)
                 for i, step in enumerate(state.session)
-                for _, trait in study.catalogue.find(step.observation.text)
+                for trait in study.catalogue.find(step.observation.text)
                 if step.is_talk
             ]
             if kind == LINE:

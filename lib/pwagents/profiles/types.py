@@ -1,4 +1,4 @@
-"""What a user's profiles are made of (Orion, section 4.1; PersonalWAB, Figures 10 and 11).
+"""Types of a user's profiles (Orion, section 4.1; PersonalWAB, Figures 10 and 11).
 
 A preference is a line of text, as in :mod:`pwagents.profiles.contextual`.
 """
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from pwagents.profiles.clusters import Cluster
 from pwagents.schema import Record, Text, UserProfile
 
-OTHER = "Other"  # the fact about a user that is not known, or that none of the options fits
+OTHER = "Other"  # a fact about a user that is unknown or that no option fits
 
 
 class GlobalProfile(Record):
-    """A user as a whole: p_global of Orion, section 4.1."""
+    """The profile of a user over all interests: p_global of Orion, section 4.1."""
 
     facts: UserProfile  # PersonalWAB's three groups of fields, with its options
     positive: tuple[Text, ...] = ()  # rho+_global: what the user likes everywhere
-    negative: tuple[Text, ...] = ()  # rho-_global: what to keep away from the user everywhere
+    negative: tuple[Text, ...] = ()  # rho-_global: what the user avoids everywhere
 
 
 class MicroProfile(Record):
-    """A user within one interest: p_micro,i of Orion, section 4.1."""
+    """The profile of a user within one interest: p_micro,i of Orion, section 4.1."""
 
     recommendations: tuple[Text, ...] = ()  # rho+_micro,i
     avoidances: tuple[Text, ...] = ()  # rho-_micro,i
@@ -30,7 +30,6 @@ class MicroProfile(Record):
 class UserProfiles:
     """All profiles of one user (P_u): ``micro[i]`` is of ``clusters[i]``. Short histories have neither."""
 
-    user_id: str
     whole: GlobalProfile
     clusters: tuple[Cluster, ...] = ()
     micro: tuple[MicroProfile, ...] = ()

@@ -1,45 +1,44 @@
 """How well profiles agree with what their users do: PersonalWAB's consistency evaluation (4.2, A.1).
 
 Two kinds of questions, as in the paper. *Behavior*: whose profile is it? Five users, described by their
-behaviours, one of them the profile's; top-1 accuracy. *Product*: what suits it? Ten products, three of them
-the user's own, put in order; NDCG@5 and Recall@5.
+behaviors, one of them the profile's; top-1 accuracy. *Product*: what suits it? Ten products, three of them
+the user's own, are ranked; NDCG@5 and Recall@5.
 
-Departure: the paper's behaviours and products are those that its profiles were made of. Ours are held out:
-profiles know what lies before the user's first test task, behaviours and products lie after it, and no
-product is one that the user had bought before.
+Departure: the paper's behaviors and products are those that its profiles were made of. Ours are held out:
+profiles are made from what precedes the user's first test task, behaviors and products follow it, and the
+user had bought none of these products before.
 
-A profile is one text or several: so profiles of every make can be compared (:func:`describe_profiles`).
+A profile is one text or several, so that profiles of every kind can be compared (:func:`describe_profiles`).
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.clusters import item_text
+from pwagents.profiles.llm import PROMPTS, messages_of
+from pwagents.profiles.offline import most_common
+from pwagents.profiles.types import UserProfiles
 from pwagents.schema import Behavior, Benchmark, Product
 from pwagents.seeds import rng
 from pwagents.words import content_words
-from pwagents.embedding import Embedder
-from pwagents_old.profiles.types import UserProfiles
-from pwagents.words import read_yaml
 
-Kind = Literal["behavior", "product"]
 ProfileTexts = Mapping[str, Sequence[str]]  # user_id -> the texts of the profile
 
-AVERAGE, ORION = "averaged", "global + micro (Orion)"  # makes of profiles
-OTHERS = 4  # users beside the right one (A.1)
+AVERAGE, ORION = "averaged", "global + micro (Orion)"  # kinds of profiles
+OTHERS = 4  # wrong users of a question (A.1)
 POSITIVES, NEGATIVES = 3, 7  # products of a question (A.1)
 TOP = 5
 TOP1, NDCG, RECALL = "profile-behavior top-1", f"profile-product NDCG@{TOP}", f"profile-product Recall@{TOP}"
 _GAINS = 1 / np.log2(np.arange(2, TOP + 2))  # of a hit at rank 1, 2, ...
 _KEYWORDS = 20
-_MOST = {"categories": 3, "stores": 5, "words": 10}  # of an averaged profile
 _SAMPLING = {"temperature": 0.0, "max_tokens": 100}
 _NUMBERS = re.compile(r"[\d\s,;.>()\[\]]+")  # a reply of numbers alone
 
@@ -48,9 +47,9 @@ class Question(NamedTuple):
     """One question about one user's profile."""
 
     user_id: str
-    kind: Kind
+    kind: Literal["behavior", "product"]
     names: Sequence[str]  # user ids, or product ids, in random order
-    candidates: Sequence[Sequence[str]]  # the texts of each: a user's behaviours, or the one of a product
+    candidates: Sequence[Sequence[str]]  # the texts of each: a user's behaviors, or one of a product
     truth: Sequence[bool]  # which of them are the user's
 
 
@@ -59,18 +58,18 @@ def describe_profiles(
     profiles: Mapping[str, UserProfiles],
     products: Mapping[str, Product],
 ) -> dict[str, ProfileTexts]:
-    """Write the profiles of each make as texts, for the users of ``histories``.
+    """Return the profiles of each kind as texts, for the users of ``histories``.
 
     Returns:
-        make -> user_id -> texts.
+        kind -> user_id -> texts.
 
         - :data:`AVERAGE`: one profile over all interests: the categories, stores and title words bought most;
         - "Apollonion (stand-in)": keywords (tf-idf) of the user's reviews. Apollonion profiles users from
-          what they say in a dialogue, to which reviews come nearest; PersonalWAB describes it no further;
-        - "facts (PersonalWAB)": a text a fact;
-        - :data:`ORION`: the facts, a text of the global preferences, and one a micro-profile. What is to be
-          avoided is left out: an embedding takes it for what is wanted;
-        - "raw history": a text a product bought.
+          their dialogues, to which reviews are most similar; PersonalWAB gives no more detail;
+        - "facts (PersonalWAB)": one text for each fact;
+        - :data:`ORION`: the facts, one text of the global preferences, and one for each micro-profile.
+          Avoidances are left out: an embedding would take them for wishes;
+        - "raw history": one text for each product bought.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -80,45 +79,42 @@ def describe_profiles(
 
     vectorizer = TfidfVectorizer(analyzer=review_words)
     weights = vectorizer.fit_transform(histories.values())
-    weights.sort_indices()  # alphabetical order, which settles ties
+    weights.sort_indices()  # alphabetical order, for ties
     keywords = vectorizer.get_feature_names_out()
 
-    makes: dict[str, dict[str, list[str]]] = defaultdict(dict)
+    texts: dict[str, dict[str, list[str]]] = defaultdict(dict)
     for (user, history), row in zip(histories.items(), weights, strict=True):
         bought = [products[behavior.parent_asin] for behavior in history]
-        counts = {
-            "categories": Counter(product.category for product in bought),
-            "stores": Counter(product.store for product in bought if product.store),
-            "words": Counter(word for product in bought for word in content_words(product.title)),
-        }
-        most = [sorted(n, key=lambda value, n=n: (-n[value], value))[: _MOST[x]] for x, n in counts.items()]
-        makes[AVERAGE][user] = [", ".join(value for values in most for value in values)]
+        values = most_common((product.category for product in bought), 3)
+        values += most_common((product.store for product in bought if product.store), 5)
+        values += most_common((word for product in bought for word in content_words(product.title)), 10)
+        texts[AVERAGE][user] = [", ".join(values)]
 
         best = np.argsort(-np.round(row.data, 9), kind="stable")[:_KEYWORDS]
-        makes["Apollonion (stand-in)"][user] = [", ".join(keywords[row.indices[best]])]
+        texts["Apollonion (stand-in)"][user] = [", ".join(keywords[row.indices[best]])]
 
         own = profiles[user]
         facts = [f"{name}: {value}" for name, value in own.whole.facts.model_dump(by_alias=True).items()]
         whole = ["; ".join(own.whole.positive)] if own.whole.positive else []
         interests = zip(own.clusters, own.micro, strict=True)
         micro = [f"{cluster.name}: {'; '.join(profile.recommendations)}" for cluster, profile in interests]
-        makes["facts (PersonalWAB)"][user] = facts
-        makes[ORION][user] = [*facts, *whole, *micro]
-        makes["raw history"][user] = [item_text(product) for product in bought]
-    return dict(makes)
+        texts["facts (PersonalWAB)"][user] = facts
+        texts[ORION][user] = [*facts, *whole, *micro]
+        texts["raw history"][user] = [item_text(product) for product in bought]
+    return dict(texts)
 
 
 def make_questions(benchmark: Benchmark, seed: int) -> list[Question]:
-    """Make a behavior and a product question for each user whose behaviours allow it.
+    """Make a behavior and a product question for each user with enough held-out behaviors.
 
-    A behavior question needs something held out, a product question three different products held out.
-    Negatives are drawn for each user: other such users, and products of the catalogue that the user never
-    bought. Fewer than five users make no question.
+    A behavior question needs one held-out behavior, a product question three held-out products. Negatives are
+    drawn for each user: other such users, and products that the user never bought. With fewer than five users
+    there are no questions.
     """
     products = benchmark.products
     past = {user: benchmark.train_period(user) for user in benchmark.behaviors}
     held_out = {user: every[len(past[user]) :] for user, every in benchmark.behaviors.items()}
-    # What stands for a behaviour: the product, and what the user thought of it.
+    # A behavior is described by the product and the user's rating and review.
     pages = {asin: item_text(product) for asin, product in products.items()}
     texts = {
         user: [f"{pages[b.parent_asin]} {b.review.rating:g} stars. {b.review.text}" for b in behaviors]
@@ -149,19 +145,19 @@ def make_questions(benchmark: Benchmark, seed: int) -> list[Question]:
 def judge_by_embedding(
     profiles: Mapping[str, ProfileTexts], questions: Sequence[Question], embedder: Embedder
 ) -> pd.DataFrame:
-    """Answer the questions by MiniLM cosine.
+    """Answer the questions by MiniLM cosine and return the scores.
 
-    A text agrees with a profile as well as with the profile's nearest text; a candidate, as well as its texts
-    do on average. Ties fall as the candidates were shuffled.
+    A text's agreement with a profile is its cosine with the profile's nearest text, a candidate's the mean
+    over its texts. Ties keep the order of the (shuffled) candidates.
 
     Args:
         profiles: name of the method -> its profiles, of each user in the questions.
 
     Returns:
-        One row a method, question and measure: ``method, judge, evaluation, task_id, user_id,
+        One row for each method, question and measure: ``method, judge, evaluation, task_id, user_id,
         value, malformed``.
     """
-    # Each text is embedded once, whichever methods and questions have it.
+    # Each text is embedded once, even if several methods and questions have it.
     texts = [text for each in questions for candidate in each.candidates for text in candidate]
     texts += [text for made in profiles.values() for each in questions for text in made[each.user_id]]
     place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
@@ -183,12 +179,15 @@ def judge_by_embedding(
 def judge_by_model(
     profiles: Mapping[str, ProfileTexts], questions: Sequence[Question], model: ChatModel
 ) -> pd.DataFrame:
-    """Let a language model answer the questions, as in the paper; otherwise as :func:`judge_by_embedding`.
+    """Return the scores of a language model's answers, as in the paper; see :func:`judge_by_embedding`.
 
     A reply that is not the number of a candidate, or not an order of all of them, is ``malformed`` and scores
-    0. What the model refuses to read has no value.
+    0. A question that the model refuses has no value.
+
+    Raises:
+        InfrastructureError: the model cannot be reached.
     """
-    prompts, rows = read_yaml(__package__, "prompts.yaml")["judge"], []
+    prompts, rows = PROMPTS["judge"], []
     for method, made in profiles.items():
         requests = []
         for question in questions:
@@ -196,22 +195,21 @@ def judge_by_model(
             profile = fence("\n".join(made[question.user_id]))
             content = f"The profile:\n{profile}\n\nThe candidates:\n{fence(numbered)}"
             role = f"{prompts['role']} {FENCE_NOTE}\n\n{prompts[question.kind]}"
-            messages = ({"role": "system", "content": role}, {"role": "user", "content": content})
-            requests.append(Request(messages=messages, sampling=_SAMPLING))
+            requests.append(Request(messages=messages_of(role, content), sampling=_SAMPLING))
         for question, reply in zip(questions, ask_all(model, requests, f"judge: {method}"), strict=True):
             rows += _score(method, model.name, question, reply and _read_order(reply, question))
     return pd.DataFrame(rows)
 
 
 def chance() -> dict[str, float]:
-    """Return what a random order scores on average, by evaluation."""
+    """Return the mean score of a random order, by evaluation."""
     n = POSITIVES + NEGATIVES
     ndcg = POSITIVES / n * _GAINS.sum() / _GAINS[:POSITIVES].sum()
     return {TOP1: 1 / (1 + OTHERS), NDCG: float(ndcg), RECALL: TOP / n}
 
 
 def _read_order(reply: Reply, question: Question) -> list[int]:
-    """Read the candidates that a model names, best first; none of a malformed or cut reply."""
+    """Return the candidates that a model names, best first; none for a malformed or cut reply."""
     place = {str(i + 1): i for i in range(len(question.names))}
     order = [place.get(number, -1) for number in re.findall(r"\d+", reply.text)]
     is_valid = len(order) == 1 if question.kind == "behavior" else sorted(order) == sorted(place.values())
@@ -220,10 +218,10 @@ def _read_order(reply: Reply, question: Question) -> list[int]:
 
 
 def _score(method: str, judge: str, question: Question, order: list[int] | None) -> list[dict]:
-    """Score one answer by top-1, or by NDCG with binary gains and recall of the first five.
+    """Return the rows of one answer: top-1, or NDCG with binary gains and recall, both of the first five.
 
     Args:
-        order: empty for a malformed answer; None where the judge refused to answer.
+        order: empty for a malformed answer; None if the judge refused to answer.
     """
     hits = np.array([question.truth[i] for i in order or ()][:TOP], dtype=float)
     n_right = sum(question.truth)

@@ -1,13 +1,13 @@
-"""Global-micro profiles: from a history to what matters for one instruction (Orion, section 4.1).
+"""Global and micro-profiles, from a history to the profile for one instruction (Orion, section 4.1).
 
 The paper's definitions, one function each:
 
-- *interest clusters* C = {c_1, ..., c_N} with centres e_i: :mod:`pwagents.profiles.clusters`;
+- *interest clusters* C = {c_1, ..., c_N} with centers e_i: :mod:`pwagents.profiles.clusters`;
 - *profiles* P_u = (p_global, P_micro), with alpha and l_c: :func:`profile_users`;
 - *retrieval* c* = argmax_i sim(e_q, e_i): :func:`nearest_clusters`;
 - *contextual profile* P_ctx,0 = concat(rho-_global, rho+_micro): :func:`contextual_profiles`.
 
-How P_ctx,t follows from it in a conversation is in :mod:`pwagents_old.profiles.update`.
+How P_ctx,t changes in a conversation is in :mod:`pwagents.profiles.update`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,31 +15,31 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from pwagents import engine
 from pwagents.embedding import Embedder
 from pwagents.profiles.clusters import History, adaptive_clusters, embed_items
 from pwagents.profiles.contextual import ContextualProfile, ProfileLine
+from pwagents.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 from pwagents.schema import Product
 from pwagents.seeds import rng
-from pwagents import engine
-from pwagents_old.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 
-ALPHA = 15  # behaviours up to which a user gets no clusters (Orion, 5.1)
-L_C = 6  # behaviours that a micro-profile is made from, at most (Orion, 5.1)
-_TEMPERATURE = 0.05  # of the weights of several clusters; low, because cosines lie close together
+ALPHA = 15  # a user with at most so many behaviors gets no clusters (Orion, 5.1)
+L_C = 6  # behaviors that a micro-profile is made from, at most (Orion, 5.1)
+_TEMPERATURE = 0.05  # of the softmax over several clusters; low, because cosines differ little
 
 
 class Profiler(Protocol):
-    """Makes profiles: by statistics (:mod:`pwagents_old.profiles.offline`) or a model (``llm``)."""
+    """Makes profiles: by statistics (:mod:`pwagents.profiles.offline`) or a model (``profiles.llm``)."""
 
     def write_global(self, histories: Sequence[History]) -> list[GlobalProfile]:
-        """Make p_global of each history."""
+        """Return p_global of each history (oldest first)."""
 
     def write_micro(self, samples: Sequence[tuple[str, History]]) -> list[MicroProfile]:
-        """Make p_micro of each sample: the name of a cluster, and behaviours of it."""
+        """Return p_micro of each sample: a cluster's name and behaviors of it, oldest first."""
 
 
-class Near(NamedTuple):
-    """A cluster near an instruction: its position among the user's clusters, and its weight."""
+class NearCluster(NamedTuple):
+    """A cluster near an instruction: its position among the user's clusters, and its weight (0 to 1)."""
 
     cluster: int
     weight: float
@@ -54,21 +54,25 @@ def profile_users(
     alpha: int = ALPHA,
     l_c: int = L_C,
 ) -> dict[str, UserProfiles]:
-    """Make P_u of each user: global profile, interest clusters and micro-profiles (Orion, section 4.1).
+    """Return P_u of each user_id: global profile, interest clusters and micro-profiles (Orion, section 4.1).
 
-    The profiler is asked for the profiles of all users at once, so that one with a language model can have
-    many calls under way. On a cluster (:mod:`pwagents.engine`) profiles are written one by one.
+    The profiler gets all users at once, so that a language model can have many calls in flight. On a cluster
+    of machines (:mod:`pwagents.engine`) profiles are written one by one.
 
     Args:
-        histories: user_id -> what the protocol lets be known, oldest first. Nothing else of a user is read.
-        seed: chooses the behaviours that micro-profiles are made from.
-        alpha: no clusters for histories of at most so many behaviours (|H| <= alpha).
-        l_c: a micro-profile is made from at most so many behaviours of its cluster, drawn at random.
+        histories: user_id -> the behaviors that the protocol reveals, oldest first. Nothing else of a user is
+            read.
+        seed: chooses the behaviors that micro-profiles are made from.
+        alpha: no clusters for histories of at most so many behaviors (|H| <= alpha).
+        l_c: a micro-profile is made from at most so many behaviors of its cluster, drawn at random.
+
+    Raises:
+        InfrastructureError: the profiler's language model cannot be reached.
     """
     long = {user: history for user, history in histories.items() if len(history) > alpha}
     vectors = embed_items(long.values(), products, embedder)
     clusters = {user: adaptive_clusters(history, products, vectors) for user, history in long.items()}
-    samples = []  # of each cluster at most l_c behaviours, oldest first
+    samples = []  # of each cluster at most l_c behaviors, oldest first
     for user, own in clusters.items():
         for each in own:
             order = rng(seed, "micro", user, each.name).permutation(len(each.members))
@@ -76,7 +80,7 @@ def profile_users(
             samples.append((each.name, tuple(histories[user][i] for i in chosen)))
 
     def write(write_all: Callable[[Sequence], list], units: Sequence) -> list:
-        # Here in one go; on a cluster, one unit after another.
+        # In this process all at once, on a cluster of machines one unit at a time.
         at_work = engine.remote(lambda unit: write_all([unit])[0])
         return [each for part in at_work(units) for each in part] if at_work else write_all(units)
 
@@ -85,32 +89,34 @@ def profile_users(
     profiles = {}
     for user, profile in zip(histories, whole, strict=True):
         own = clusters.get(user, ())
-        profiles[user] = UserProfiles(user, profile, own, tuple(next(micro) for _ in own))
+        profiles[user] = UserProfiles(profile, own, tuple(next(micro) for _ in own))
     return profiles
 
 
-def contextual_profile(
-    instruction: str, profiles: UserProfiles, embedder: Embedder, m: int = 1
-) -> ContextualProfile:
-    """Make P_ctx,0 for one instruction from the ``m`` nearest clusters (1 in the paper)."""
-    return contextual_profiles([profiles], nearest_clusters([instruction], [profiles], embedder, m))[0]
+def contextual_profile(instruction: str, profiles: UserProfiles, embedder: Embedder) -> ContextualProfile:
+    """Return P_ctx,0 for one instruction, from the nearest cluster."""
+    return contextual_profiles([profiles], nearest_clusters([instruction], [profiles], embedder))[0]
 
 
 def nearest_clusters(
     instructions: Sequence[str], profiles: Sequence[UserProfiles], embedder: Embedder, m: int = 1
-) -> list[list[Near]]:
-    """Find c* = argmax_i sim(e_q, e_i) for each instruction's user (Orion, section 4.1), or the ``m`` best.
+) -> list[list[NearCluster]]:
+    """Return c* = argmax_i sim(e_q, e_i) for each instruction (Orion, section 4.1), or the ``m`` best.
 
-    Exact, by faiss, where the paper names approximate search: a user has a few dozen clusters at most.
+    Departure: the search is exact (faiss), not approximate, since a user has a few dozen clusters at most.
+
+    Args:
+        profiles: of the user of each instruction.
 
     Returns:
-        Clusters best first (ties: the earlier one), with weights that sum to 1; none where there are none.
+        For each instruction, clusters best first (ties: the earlier one) with weights that sum to 1; empty
+        for a user without clusters.
     """
     import faiss
 
     asking = [i for i, user in enumerate(profiles) if user.clusters]
     vectors = embedder.encode([instructions[i] for i in asking])
-    near: list[list[Near]] = [[] for _ in profiles]
+    near: list[list[NearCluster]] = [[] for _ in profiles]
     for i, vector in zip(asking, vectors, strict=True):
         clusters = profiles[i].clusters
         index = faiss.IndexFlatIP(len(vector))
@@ -120,18 +126,18 @@ def nearest_clusters(
         ranked = sorted(zip(np.round(-cosines[0], 6).tolist(), places[0].tolist(), strict=True))[:m]
         weights = np.exp([(ranked[0][0] - distance) / _TEMPERATURE for distance, _ in ranked])
         weights /= weights.sum()
-        near[i] = [Near(place, float(w)) for (_, place), w in zip(ranked, weights, strict=True)]
+        near[i] = [NearCluster(place, float(w)) for (_, place), w in zip(ranked, weights, strict=True)]
     return near
 
 
 def contextual_profiles(
-    profiles: Sequence[UserProfiles], near: Sequence[Sequence[Near]]
+    profiles: Sequence[UserProfiles], near: Sequence[Sequence[NearCluster]]
 ) -> list[ContextualProfile]:
-    """Make P_ctx,0 = concat(rho-_global, rho+_micro) for users and the clusters near their instructions.
+    """Return P_ctx,0 = concat(rho-_global, rho+_micro) for users and the clusters near their instructions.
 
-    What is to be avoided everywhere is not wanted here. A user without clusters falls back to the global
-    profile. Several clusters, which go beyond the paper, all contribute: a line counts the weights of the
-    clusters that have it, and the heaviest stand first.
+    A line that the user avoids everywhere is not a wish here. For a user without clusters the global profile
+    gives the wishes. Several clusters, which go beyond the paper, all contribute: lines are sorted by the sum
+    of the weights of the clusters that have them.
     """
     contexts = []
     for user, clusters in zip(profiles, near, strict=True):

@@ -1,10 +1,10 @@
 """Profiles by statistics, without a language model: what a user buys, likes and rejects more than chance.
 
-The offline form of Orion's global profile and micro-profiles (section 4.1): it reads the same behaviours and
-makes the same objects, from behaviours and catalogue alone. :func:`weigh` collects the evidence for and
-against traits of products; :func:`count_facts` makes the eleven facts of PersonalWAB's profiles (Figures 10
-and 11) of it and of purchases, ratings and reviews. All thresholds are ours: in the papers a language model
-decides.
+The offline form of Orion's global profile and micro-profiles (section 4.1): it reads the same behaviors and
+makes the same objects, from behaviors and catalogue alone. :func:`collect_evidence` counts what speaks for
+and against traits of products; :func:`count_facts` derives the eleven facts of PersonalWAB's profiles
+(Figures 10 and 11) from it and from purchases, ratings and reviews. All thresholds are ours: in the papers a
+language model decides.
 """
 
 import math
@@ -13,19 +13,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from pwagents.profiles.catalogue import TOPIC, Catalogue, Trait, spaced_words
 from pwagents.profiles.clusters import section
+from pwagents.profiles.types import OTHER, GlobalProfile, MicroProfile
 from pwagents.progress import progress
 from pwagents.schema import Behavior, UserProfile
 from pwagents.words import content_words, kind_of, word_list
-from pwagents_old.profiles.catalogue import TOPIC, Catalogue, Trait, spaced_words
-from pwagents_old.profiles.types import OTHER, GlobalProfile, MicroProfile
 
-LIKED, DISLIKED = 4, 2  # stars: a product was liked from here on, disliked up to here
-_HALF_LIFE = 0.5  # a share of the history: behaviours with so many newer ones count half (tastes drift)
-# Of a disliked product each trait is suspect. Those that the review names share the blame among them.
+_LIKED, _DISLIKED = 4, 2  # stars: at least for a product that was liked, at most for one that was disliked
+_HALF_LIFE = 0.5  # a share of the history: behaviors with so many newer ones count half (tastes drift)
+# Each trait of a disliked product is suspect. Those that the review names share the blame.
 _SUSPICION, _BLAME = 0.5, 1.0
-# Of a preference: one purchase makes none. Words of titles ("topics") are many, so that some recur by chance:
-# they must stand out more.
+# One purchase makes no preference. Titles have many words ("topics"), some of which recur by chance: their
+# thresholds are higher.
 _LEAST_VOICES, _LEAST_TOPIC_LIKED = 2, 2  # liked products with a trait, plus reviews that praise it
 _LEAST_LIFT, _LEAST_TOPIC_LIFT = 1.25, 3.0  # times as common as in the categories bought from
 _LEAST_BLAME = 1.0  # a bad review that names it and at most one trait more; or two bad products with it
@@ -42,12 +42,11 @@ _ASPECT_WORDS = {  # options of the published prompt, for words of reviews
 
 
 class OfflineProfiler:
-    """Makes profiles by counting (:func:`weigh`).
+    """Makes profiles by counting (:func:`collect_evidence`).
 
-    A trait is a preference when at least two voices speak for it (liked products, reviews that praise it) and
-    it is more common among the liked products than in their categories; of each attribute the best supported
-    value stays. It is to be avoided when disliked products and their reviews blame it, and liked ones speak
-    less for it.
+    A trait is a preference if at least two liked products or reviews support it and it is more common among
+    the liked products than in their categories; of each attribute the best supported value remains. It is to
+    be avoided if disliked products and their reviews blame it more than liked ones support it.
     """
 
     def __init__(self, catalogue: Catalogue):
@@ -57,17 +56,17 @@ class OfflineProfiler:
         """Make the global profile of each history (oldest first)."""
         profiles = []
         for history in progress(histories, "global profiles"):
-            evidence = weigh(history, self.catalogue)
+            evidence = collect_evidence(history, self.catalogue)
             facts = count_facts(history, evidence, self.catalogue)
             wanted = _preferences(evidence, _GLOBAL_LINES)
             profiles.append(GlobalProfile(facts=facts, positive=wanted, negative=_avoidances(evidence)))
         return profiles
 
     def write_micro(self, samples: Sequence[tuple[str, tuple[Behavior, ...]]]) -> list[MicroProfile]:
-        """Make the micro-profile of each sample: a cluster's name, and behaviours of it, oldest first."""
+        """Make the micro-profile of each sample: a cluster's name and behaviors of it, oldest first."""
         profiles = []
         for _, behaviors in progress(samples, "micro-profiles"):
-            evidence = weigh(behaviors, self.catalogue)
+            evidence = collect_evidence(behaviors, self.catalogue)
             wanted = _preferences(evidence, _MICRO_LINES)
             profiles.append(MicroProfile(recommendations=wanted, avoidances=_avoidances(evidence)))
         return profiles
@@ -75,43 +74,43 @@ class OfflineProfiler:
 
 @dataclass
 class Evidence:
-    """What a user's behaviours say about one trait."""
+    """What a user's behaviors say about one trait."""
 
     trait: Trait
     liked: int = 0  # how many liked products have it
     praised: int = 0  # how many of their reviews name it
-    support: float = 0.0  # the sum of both, newer behaviours weighing more
+    support: float = 0.0  # the sum of both, newer behaviors weighing more
     blame: float = 0.0  # what disliked products and their reviews say against it
     lift: float = 0.0  # its share among the liked products, as a multiple of its share in their categories
 
     @property
     def is_preferred(self) -> bool:
-        """Whether the user wants the trait, by the thresholds above."""
+        """Return whether the user wants the trait, by the thresholds above."""
         if self.trait.about == TOPIC:
             return self.liked >= _LEAST_TOPIC_LIKED and self.lift >= _LEAST_TOPIC_LIFT
         voices = self.liked + self.praised
         return voices >= _LEAST_VOICES and voices > self.blame and self.lift >= _LEAST_LIFT
 
 
-def weigh(behaviors: Sequence[Behavior], catalogue: Catalogue) -> list[Evidence]:
-    """Collect the evidence on each trait of the products bought (oldest first), in the order of purchase."""
+def collect_evidence(behaviors: Sequence[Behavior], catalogue: Catalogue) -> list[Evidence]:
+    """Return the evidence on each trait of the products bought (oldest first), in the order of purchase."""
     by_trait: dict[Trait, Evidence] = {}
     categories: dict[str, Counter] = defaultdict(Counter)  # attribute -> of liked products that have it
     for age, behavior in zip(range(len(behaviors) - 1, -1, -1), behaviors, strict=True):
         traits = catalogue.traits(behavior.parent_asin)
         named = _traits_named(behavior, traits)
         weight = 0.5 ** (age / (_HALF_LIFE * len(behaviors)))
-        if behavior.review.rating >= LIKED:
+        if behavior.review.rating >= _LIKED:
             category = catalogue.products[behavior.parent_asin].category
             for about in {trait.about for trait in traits}:
                 categories[about][category] += 1
         for trait in traits:
             evidence = by_trait.setdefault(trait, Evidence(trait))
-            if behavior.review.rating >= LIKED:
+            if behavior.review.rating >= _LIKED:
                 evidence.liked += 1
                 evidence.praised += trait in named
                 evidence.support += weight * (1 + (trait in named))
-            elif behavior.review.rating <= DISLIKED:
+            elif behavior.review.rating <= _DISLIKED:
                 evidence.blame += _SUSPICION + (_BLAME / len(named) if trait in named else 0)
     for trait, evidence in by_trait.items():
         # Expected by chance: of each liked product, the trait's share in that product's category.
@@ -126,12 +125,15 @@ def count_facts(
 ) -> UserProfile:
     """Make the facts that purchases, ratings and reviews show.
 
-    Gender, age and occupation cannot be counted from them: they are :data:`OTHER`, where the language model
-    of the published profiles guesses. ``evidence`` is of the history, which may be empty.
+    Departure: gender, age and occupation are :data:`OTHER`, since counting does not tell them; the language
+    model of the published profiles guesses.
+
+    Args:
+        evidence: of the history, which may be empty.
     """
     products = [catalogue.products[b.parent_asin] for b in history]
 
-    # Shopping: where the prices paid stand among those of like products; the sections bought from most, and
+    # Shopping: the prices paid, ranked among those of similar products; the sections bought from most, and
     # the words that titles of liked products share; the brands liked more than once and more than chance,
     # else those liked most.
     ranks = [rank for b in history if (rank := catalogue.price_rank(b.parent_asin)) is not None]
@@ -139,13 +141,13 @@ def count_facts(
     sections = Counter(map(section, products))
     topics = [e for e in evidence if e.trait.about == TOPIC and e.is_preferred]
     topics.sort(key=lambda e: (-e.liked * math.log(e.lift), e.trait))
-    interests = [*_most_common(sections, _KEYWORDS), *(e.trait.value for e in topics[:_KEYWORDS])]
+    interests = [*most_common(sections, _KEYWORDS), *(e.trait.value for e in topics[:_KEYWORDS])]
     brands = [e for e in evidence if e.trait.about == "brand" and e.liked]
     brands.sort(key=lambda e: (-e.liked, e.trait))
     brands = [e for e in brands if e.liked >= 2 and e.lift >= 1.25] or brands
 
-    # Behaviour: the entropy of sections, against the most that so many purchases could have; the length of
-    # reviews, since who writes little wants short answers.
+    # Behavior: the entropy of sections, as a share of its maximum for so many purchases; the length of
+    # reviews, since users who write little want short answers.
     n = len(history)
     entropy = -sum(c / n * math.log(c / n) for c in sections.values())
     diversity = entropy / math.log(n) if n > 1 else 0.5
@@ -155,7 +157,7 @@ def count_facts(
         gender=OTHER,
         age=OTHER,
         occupation=OTHER,
-        price_sensitivity=_level(-mean_rank, -0.6, -0.4),  # who pays little is sensitive
+        price_sensitivity=_level(-mean_rank, -0.6, -0.4),  # users who pay little are sensitive
         shopping_interest=", ".join(interests) or OTHER,
         brand_preference=", ".join(e.trait.value for e in brands[:_KEYWORDS]) or OTHER,
         diversity_preference=_level(diversity, 0.35, 0.65),
@@ -171,15 +173,15 @@ def _level(value: float, low: float, high: float) -> str:
 
 
 def _tone(history: Sequence[Behavior], interaction: str) -> str:
-    """Keywords, and the user's ratings in numbers."""
+    """Return keywords, and the user's ratings in numbers."""
     if not history:
         return OTHER
     ratings, reviews = [b.review.rating for b in history], [_review_text(b) for b in history]
-    mean, low = fmean(ratings), fmean(rating <= DISLIKED for rating in ratings)
+    mean, low = fmean(ratings), fmean(rating <= _DISLIKED for rating in ratings)
     exclaiming = fmean("!" in review for review in reviews)
     personal = fmean(" i " in spaced_words(text) or " my " in spaced_words(text) for text in reviews)
     keywords = [
-        "Positive" if mean >= LIKED else "Critical" if mean < 3.5 else "Balanced",
+        "Positive" if mean >= _LIKED else "Critical" if mean < 3.5 else "Balanced",
         "Enthusiastic" if exclaiming > 0.4 else "Matter-of-fact" if exclaiming < 0.1 else "Lively",
         {"Low": "Brief", "Medium": "Concise", "High": "Detailed"}[interaction],
         *(["Personal"] if personal > 0.5 else []),
@@ -188,7 +190,7 @@ def _tone(history: Sequence[Behavior], interaction: str) -> str:
 
 
 def _item_reference(history: Sequence[Behavior], catalogue: Catalogue) -> str:
-    """How many reviews name the product's brand, or what it is."""
+    """Return how often reviews name the product's brand, or what the product is."""
     named = {"brand": 0, "product": 0}
     for behavior in history:
         review, asin = spaced_words(_review_text(behavior)), behavior.parent_asin
@@ -201,18 +203,18 @@ def _item_reference(history: Sequence[Behavior], catalogue: Catalogue) -> str:
 
 
 def _focus(history: Sequence[Behavior], catalogue: Catalogue) -> str:
-    """What reviews name most: traits of the product, and words that judge products."""
+    """Return what reviews name most: traits of the product, and words that judge products."""
     aspects: list[str] = []
     for behavior in history:
         named = _traits_named(behavior, catalogue.traits(behavior.parent_asin))
         judged = [word for word in content_words(behavior.review.text) if word in word_list("aspects")]
         words = [_ASPECT_WORDS.get(word, word.capitalize()) for word in judged]
         aspects += dict.fromkeys([*(trait.about.capitalize() for trait in named), *words])
-    return ", ".join(_most_common(aspects, _KEYWORDS)) or OTHER
+    return ", ".join(most_common(aspects, _KEYWORDS)) or OTHER
 
 
 def _preferences(evidence: Sequence[Evidence], most: int) -> tuple[str, ...]:
-    """The best supported values of each attribute, attributes before topics."""
+    """Return the best supported values of each attribute, attributes before topics."""
     by_about: dict[str, list[Evidence]] = defaultdict(list)
     for each in evidence:
         if each.is_preferred:
@@ -227,14 +229,14 @@ def _preferences(evidence: Sequence[Evidence], most: int) -> tuple[str, ...]:
 
 
 def _avoidances(evidence: Sequence[Evidence]) -> tuple[str, ...]:
-    """What disliked products have in common, the most blamed first."""
+    """Return what disliked products have in common, the most blamed first."""
     blamed = [e for e in evidence if e.blame >= max(_LEAST_BLAME, e.liked + e.praised + 0.5)]
     blamed.sort(key=lambda e: (-e.blame, e.trait))
     return tuple([e.trait.text for e in blamed if e.trait.about != TOPIC][:_NEGATIVE_LINES])
 
 
 def _traits_named(behavior: Behavior, traits: Sequence[Trait]) -> list[Trait]:
-    """The traits (topics aside) whose value the review names."""
+    """Return the traits (without topics) whose value the review names."""
     review = spaced_words(_review_text(behavior))
     return [trait for trait in traits if trait.about != TOPIC and spaced_words(trait.value) in review]
 
@@ -243,6 +245,7 @@ def _review_text(behavior: Behavior) -> str:
     return f"{behavior.review.title} {behavior.review.text}".strip()
 
 
-def _most_common(values: Iterable[str], n: int) -> list[str]:
+def most_common(values: Iterable[str], n: int) -> list[str]:
+    """Return the ``n`` most common values, ties in alphabetical order."""
     counts = Counter(values)
     return sorted(counts, key=lambda value: (-counts[value], value))[:n]

@@ -1,7 +1,7 @@
-"""Profiles made and updated by a language model.
+"""Profiles written and updated by a language model.
 
-:class:`LlmProfiler` writes them (PersonalWAB, Figures 10 and 11; Orion, 4.1), :class:`LlmUpdater` keeps a
-contextual profile up to date in a conversation (Orion, 4.2). The prompts are in ``prompts.yaml``.
+:class:`LlmProfiler` writes them (PersonalWAB, Figures 10 and 11; Orion, 4.1), :class:`LlmUpdater` updates a
+contextual profile in a conversation (Orion, 4.2). The prompts are in ``prompts.yaml``.
 """
 
 import json
@@ -17,43 +17,42 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pwagents.embedding import count_tokens
 from pwagents.llm.chat import ChatModel, Message, Reply, Request
 from pwagents.llm.fence import FENCE_NOTE, fence
-from pwagents.profiles.contextual import ContextualProfile, ProfileLine, Update
-from pwagents.schema import Behavior, Product, Step, Text, UserProfile
 from pwagents.llm.replies import Reader, Result, Stray, ask_twice, read_reply
-from pwagents_old.profiles.types import OTHER, GlobalProfile, MicroProfile
-from pwagents_old.profiles.update import last_results, settle
+from pwagents.profiles.contextual import ContextualProfile, ProfileLine, Update
+from pwagents.profiles.types import OTHER, GlobalProfile, MicroProfile
+from pwagents.profiles.update import last_results, merge_lines
+from pwagents.schema import Behavior, Product, Step, Text, UserProfile
 from pwagents.words import read_yaml
 
-MOST_LINES = 10  # of a list of preferences, as models are asked
-# Neither paper prints its sampling. Temperature 0, because a profile is to be found, not invented.
+PROMPTS = read_yaml(__package__, "prompts.yaml")  # with the fields of a profile and their options
+MAX_HISTORY = 8000  # tokens (MiniLM's) of purchases in a prompt
+_MOST_LINES = 10  # of a list of preferences, as prompts say
+# Neither paper prints its sampling. Temperature 0, because a profile should be found, not invented.
 _PROFILE_SAMPLING = {"temperature": 0.0, "max_tokens": 1000}
 _UPDATE_SAMPLING = {"temperature": 0.0, "max_tokens": 800}
-_REVIEW = 1000  # characters of a review that are told
-_RESULTS = 10  # products of a result that an updater is told about
+_REVIEW = 1000  # characters of a review
+_RESULTS = 10  # products of a result
 _OBSERVATION = 2000  # characters of an observation without products
 _FIELDS = {str(info.alias): name for name, info in UserProfile.model_fields.items()}  # "Age" -> "age"
 
-# Some more lines than asked for are taken; many more mean that a model has run wild.
-Lines = Annotated[tuple[Text, ...], Field(max_length=2 * MOST_LINES)]
+# A few more lines than asked for are accepted; many more mean that the reply has gone wrong.
+Lines = Annotated[tuple[Text, ...], Field(max_length=2 * _MOST_LINES)]
 
 
 class LlmProfiler:
-    """Makes profiles with a language model (GPT-4o-mini in both papers), many at once.
+    """Writes profiles with a language model (GPT-4o-mini in both papers), many at once.
 
-    A reply that cannot be read, or that strays from the options, is sent back once with what is wrong.
-    What still strays becomes "Other", what still cannot be read an empty profile; both are counted.
-
-    Args:
-        max_history: tokens (MiniLM's) of purchases in a prompt; older ones are left out, and counted in it.
+    A reply that cannot be read, or that strays from the options, is sent back once with the problem. Fields
+    that stray again become "Other"; a reply that cannot be read again becomes an empty profile. The oldest
+    purchases beyond :data:`MAX_HISTORY` are left out, and the prompt says how many.
 
     Attributes:
         failures: "repaired" (replies usable at the second try), "strayed" (fields set to "Other"),
-            "unreadable" (empty profiles), "refused" (requests that the model or its provider turned down).
+            "unreadable" (empty profiles), "refused" (by the model or its provider).
     """
 
-    def __init__(self, model: ChatModel, products: Mapping[str, Product], max_history: int = 8000):
-        self.model, self.products, self.max_history = model, products, max_history
-        self.failures: Counter[str] = Counter()
+    def __init__(self, model: ChatModel, products: Mapping[str, Product]):
+        self.model, self.products, self.failures = model, products, Counter[str]()
 
     def write_global(self, histories: Sequence[tuple[Behavior, ...]]) -> list[GlobalProfile]:
         """Write the global profile of each history (oldest first).
@@ -61,17 +60,19 @@ class LlmProfiler:
         Raises:
             InfrastructureError: the model cannot be reached.
         """
-        replies = self._ask(global_prompt(), self._tell(histories), _read_global, "global profiles")
+        replies = self._ask(global_prompt(), self._list_purchases(histories), _read_global, "global profiles")
         blank = GlobalProfile(facts=UserProfile(**dict.fromkeys(_FIELDS, OTHER)))
-        profiles = []
-        for profile, strays in (reply or (blank, []) for reply in replies):
-            self.failures["strayed"] += len(strays)
-            profiles.append(profile)
-        return profiles
+        written = [reply or (blank, []) for reply in replies]
+        self.failures["strayed"] += sum(len(strays) for _, strays in written)
+        return [profile for profile, _ in written]
 
     def write_micro(self, samples: Sequence[tuple[str, tuple[Behavior, ...]]]) -> list[MicroProfile]:
-        """Write the micro-profile of each sample: a cluster's name, and behaviours of it, oldest first."""
-        texts = self._tell([behaviors for _, behaviors in samples])
+        """Write the micro-profile of each sample: a cluster's name and behaviors of it, oldest first.
+
+        Raises:
+            InfrastructureError: the model cannot be reached.
+        """
+        texts = self._list_purchases([behaviors for _, behaviors in samples])
         interests = [f"The interest: {fence(name)}\n" for name, _ in samples]
         texts = [interest + text for interest, text in zip(interests, texts, strict=True)]
 
@@ -80,33 +81,31 @@ class LlmProfiler:
 
         return [each or MicroProfile() for each in self._ask(_prompt("micro"), texts, read, "micro-profiles")]
 
-    def _tell(self, histories: Sequence[Sequence[Behavior]]) -> list[str]:
-        """Write each history as text, its oldest behaviours left out where it is too long."""
+    def _list_purchases(self, histories: Sequence[Sequence[Behavior]]) -> list[str]:
+        """Return the purchases of each history as text; of a long one the newest."""
         described = [[_describe(b, self.products[b.parent_asin]) for b in history] for history in histories]
         lengths = iter(count_tokens([text for texts in described for text in texts]))  # faster all at once
         prompts = []
         for texts in described:
             tokens = [next(lengths) for _ in texts]
-            # The newest that fit; the very newest even where it alone is too long.
-            n_fitting = sum(total <= self.max_history for total in accumulate(reversed(tokens)))
+            # The newest that fit; the very newest even if it alone is too long.
+            n_fitting = sum(total <= MAX_HISTORY for total in accumulate(reversed(tokens)))
             first = max(0, len(texts) - max(1, n_fitting))
             note = f"(The {first} oldest purchases are left out for length.)\n" if first else ""
             prompts.append(f"{note}Purchases, oldest first:\n{fence(chr(10).join(texts[first:]))}")
         return prompts
 
     def _ask(self, system: str, texts: list[str], read: Reader[Result], what: str) -> list[Result | None]:
-        requests = [
-            Request(messages=tuple(_messages(system, text)), sampling=_PROFILE_SAMPLING) for text in texts
-        ]
+        requests = [Request(messages=messages_of(system, text), sampling=_PROFILE_SAMPLING) for text in texts]
         return ask_twice(self.model, requests, [read] * len(requests), what, self.failures)
 
 
 class LlmUpdater:
     """Lets a language model edit the contextual profile after each step.
 
-    A reply that cannot be read leaves the profile as it was, and is counted (``failures``). Whatever the
-    model does, stated wishes override others (:func:`pwagents_old.profiles.update.settle`), and a line that it
-    calls history without its being so is taken as inferred.
+    A reply that cannot be read leaves the profile unchanged and is counted (``failures``). Whatever the model
+    replies, stated wishes override others (:func:`pwagents.profiles.update.merge_lines`), and a line that it
+    wrongly calls history counts as inferred.
     """
 
     def __init__(self, model: ChatModel, products: Mapping[str, Product]):
@@ -114,7 +113,7 @@ class LlmUpdater:
         self._lock = threading.Lock()  # episodes in several threads share an updater
 
     def __call__(self, profile: ContextualProfile, instruction: str, session: Sequence[Step]) -> Update:
-        """Make P_ctx,t of P_ctx,t-1 and the session so far, whose last step is the new one.
+        """Return P_ctx,t, given P_ctx,t-1 and the session so far, whose last step is the new one.
 
         Raises:
             InfrastructureError: the model cannot be reached.
@@ -129,7 +128,7 @@ class LlmUpdater:
             with self._lock:
                 self.failures["malformed"] += 1
             return Update(profile, reply.usage)
-        # ``about`` is read off the texts, the past cannot be added to, and the overriding rules apply.
+        # ``about`` is read off the texts, lines of history cannot be added, and stated wishes override.
         past = {(line.text, line.positive) for line in profile.lines if line.provenance == "history"}
         stated, others = [], []
         for line in edited:
@@ -138,12 +137,12 @@ class LlmUpdater:
             lines = stated if provenance == "stated" else others
             lines.append(ProfileLine.of(line.text, line.positive, provenance))
         profile = profile.model_copy(update={"lines": tuple(others)})
-        return Update(settle(profile, stated), reply.usage)
+        return Update(merge_lines(profile, stated), reply.usage)
 
     def messages(
         self, profile: ContextualProfile, instruction: str, session: Sequence[Step]
-    ) -> list[Message]:
-        """Write the request: the instruction, the profile, and the last step with what was on show."""
+    ) -> tuple[Message, ...]:
+        """Write the request: instruction, profile, and the last step with the products shown before it."""
         lines = [line.model_dump(include={"text", "positive", "provenance"}) for line in profile.lines]
         *_, step = session
         parts = {
@@ -152,17 +151,17 @@ class LlmUpdater:
         }
         if step.action.name == "respond":
             if results := last_results(session):
-                parts["What the shop had shown last"] = self._show(step, results)
+                parts["What the shop had shown last"] = self._list_products(step, results)
             parts["The assistant said"] = fence(str(step.action.arguments.get("content", "")))
             parts["The customer answered"] = fence(step.observation.text)
         else:
             arguments = json.dumps(step.action.arguments, ensure_ascii=False)
             parts["The assistant called"] = fence(f"{step.action.name}({arguments})")
-            parts["What came of it"] = self._show(step, step.observation.products)
-        return _messages(_prompt("update"), "\n\n".join(f"{head}:\n{text}" for head, text in parts.items()))
+            parts["What came of it"] = self._list_products(step, step.observation.products)
+        return messages_of(_prompt("update"), "\n\n".join(f"{head}:\n{text}" for head, text in parts.items()))
 
-    def _show(self, step: Step, asins: Sequence[str]) -> str:
-        """Products in a line each, or the observation's own text where it shows none."""
+    def _list_products(self, step: Step, asins: Sequence[str]) -> str:
+        """Return a line for each product, or the observation's own text if there are none."""
         products = [self.products[asin] for asin in asins[:_RESULTS] if asin in self.products]
         lines = [
             f"{p.title} (by {p.store or 'unknown'}, {'no price' if p.price is None else f'${p.price:.2f}'})"
@@ -171,28 +170,23 @@ class LlmUpdater:
         return fence("\n".join(lines) if lines else step.observation.text[:_OBSERVATION])
 
 
-def options() -> dict:
-    """The fields of a profile and their options, from ``prompts.yaml``."""
-    return read_yaml(__package__, "prompts.yaml")
-
-
 def global_prompt() -> str:
-    """Write the profiler's prompt, with the fields and options in the order of the published profiles."""
-    fields, lines = options(), []
+    """Return the profiler's prompt, with fields and options in the order of the published profiles."""
+    lines = []
     for name in _FIELDS:
-        if name in fields["levels"]:
-            levels = "; ".join(f"{level} ({text})" for level, text in fields["levels"][name].items())
+        if name in PROMPTS["levels"]:
+            levels = "; ".join(f"{level} ({text})" for level, text in PROMPTS["levels"][name].items())
             lines.append(f'- "{name}": exactly one of: {levels}.')
-        elif name in fields["choices"]:
-            lines.append(f'- "{name}": exactly one of: {"; ".join(fields["choices"][name])}.')
+        elif name in PROMPTS["choices"]:
+            lines.append(f'- "{name}": exactly one of: {"; ".join(PROMPTS["choices"][name])}.')
         else:
-            lines.append(f'- "{name}": keywords, separated by commas: {fields["free"][name]}.')
-    lines.append(f"The focus aspects are: {', '.join(fields['focus_aspects'])}.")
+            lines.append(f'- "{name}": keywords, separated by commas: {PROMPTS["free"][name]}.')
+    lines.append(f"The focus aspects are: {', '.join(PROMPTS['focus_aspects'])}.")
     return _prompt("global", fields="\n".join(lines))
 
 
 class GlobalReply(UserProfile):
-    """A global profile as a model writes it; keys that were not asked for are passed over."""
+    """A global profile as a model writes it; other keys are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -206,7 +200,7 @@ class GlobalReply(UserProfile):
 
 
 class MicroReply(BaseModel):
-    """A micro-profile as a model writes it; keys that were not asked for are passed over."""
+    """A micro-profile as a model writes it; other keys are ignored."""
 
     recommendations: Lines = Field(alias="Domain Recommendations")
     avoidances: Lines = Field(alias="Domain Avoidances")
@@ -215,15 +209,15 @@ class MicroReply(BaseModel):
 class UpdateReply(BaseModel):
     """A contextual profile as a model writes it."""
 
-    lines: Annotated[tuple[ProfileLine, ...], Field(max_length=4 * MOST_LINES)]
+    lines: Annotated[tuple[ProfileLine, ...], Field(max_length=4 * _MOST_LINES)]
 
 
 def _read_global(reply: Reply) -> tuple[GlobalProfile, list[str]]:
-    """Read a global profile and the names of the fields that stray from the options and become "Other"."""
+    """Return a global profile and the names of the fields that stray from the options, now "Other"."""
     written = read_reply(reply, GlobalReply)
     facts = {name: getattr(written, field) for name, field in _FIELDS.items()}
     strays = []
-    for name, choices in options()["choices"].items():
+    for name, choices in PROMPTS["choices"].items():
         value = facts[name].strip().casefold()  # capitals do not matter
         option = next((choice for choice in choices if choice.casefold() == value), None)
         strays += [name] if option is None else []
@@ -235,13 +229,12 @@ def _read_global(reply: Reply) -> tuple[GlobalProfile, list[str]]:
 
 
 def _prompt(name: str, **parts: str) -> str:
-    texts = read_yaml(__package__, "prompts.yaml")
-    lines = texts["lines"].format(n=MOST_LINES)
-    return texts[name].format(fence_note=FENCE_NOTE, lines=lines, json_only=texts["json_only"], **parts)
+    parts |= {"fence_note": FENCE_NOTE, "json_only": PROMPTS["json_only"]}
+    return PROMPTS[name].format(lines=PROMPTS["lines"].format(n=_MOST_LINES), **parts)
 
 
 def _describe(behavior: Behavior, product: Product) -> str:
-    """One purchase and its review, in one paragraph."""
+    """Return one purchase and its review in one paragraph."""
     review = behavior.review
     day = datetime.fromtimestamp(behavior.timestamp / 1000, UTC).date()
     price = "" if product.price is None else f", ${product.price:.2f}"
@@ -250,5 +243,6 @@ def _describe(behavior: Behavior, product: Product) -> str:
     return f"[{day}] {product.title} ({product.category}{store}{price}). {review.rating:g} of 5 stars. {text}"
 
 
-def _messages(system: str, user: str) -> list[Message]:
-    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+def messages_of(system: str, user: str) -> tuple[Message, Message]:
+    """Return a system and a user message."""
+    return {"role": "system", "content": system}, {"role": "user", "content": user}

@@ -1,0 +1,1 @@
+"""Instructions written from profiles and products."""

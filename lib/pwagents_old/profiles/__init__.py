@@ -1,1 +1,0 @@
-"""Profiles of users: global and micro, their retrieval, their update in a conversation, their evaluation."""

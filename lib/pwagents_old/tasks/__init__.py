@@ -1,1 +1,0 @@
-"""Instructions made from users, products and profiles."""
