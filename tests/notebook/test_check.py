@@ -247,3 +247,4 @@ def test_a_table_of_a_full_run_alone_may_be_missing(save, command, tmp_path):
 
 def test_the_reference_agrees_with_itself():
     assert {cell.verdict for cell in check.check_tables(check.REFERENCE, check.REFERENCE)} <= {"OK"}
+    assert check.stale_files(check.REFERENCE) == []
