@@ -18,10 +18,10 @@ SUMS = {
     "persona2web, lines": (7_276, 5_500),
     "persona2web, files": (51, 30),
     "other files of lib, lines": (3_818, 3_000),
-    "tests, lines": (19_310, 11_500),
+    "tests, lines": (19_311, 11_500),
     "tests of persona2web, lines": (3_193, 1_800),
     "notebooks, lines of code": (2_343, 1_800),
-    "notebooks, words": (18_759, 12_000),
+    "notebooks, words": (18_764, 12_000),
     "reference, tables without 09's": (92, 50),
 }
 
