@@ -53,7 +53,7 @@ def test_the_tour_plays_by_itself_where_nobody_sits_at_the_keyboard():
     outputs = outputs_of("00_tour")
     assert not [output for output in outputs if output.output_type == "error"]
     shown = " ".join(output.get("data", {}).get("text/html", "") for output in outputs)
-    players = ("a simulated user, in your place", "you, the agent", "SFT", "GRPO", "MyAgent")
+    players = ("with the simulated user", "you, the agent", "SFT", "GRPO", "MyAgent")
     assert all(player in shown for player in players)
     assert "00_tour finished" in outputs[-1].text
 
@@ -118,7 +118,7 @@ def test_notebooks_ran_on_the_same_data():
 
 def test_the_offline_policy_stays_out_of_the_papers_tables():
     assert "no language model is asked" in printed("03_benchmark")
-    assert "Plumbing check" in (FOLDER / "tables" / "03_methods_multi_turn.html").read_text()
+    assert "Code check" in (FOLDER / "tables" / "03_methods_multi_turn.html").read_text()
     assert "source" not in table("03_methods_multi_turn")
 
 
