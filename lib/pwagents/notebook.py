@@ -93,7 +93,7 @@ class Run:
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             **find_commit(),
             "versions": find_versions(),
-            "portable": not portable.shortfall(),
+            "portable": portable.is_on(),
             "cpu_count": os.cpu_count(),
             "timings": {},
         }

@@ -16,7 +16,6 @@ from pwagents_old.notebook.reference import (
     REFERENCE,
     make_reference,
     read_episodes,
-    read_first_episodes,
     read_runs,
 )
 
@@ -101,8 +100,9 @@ def test_episodes_come_back_as_they_were(finished, tmp_path):
     assert again == records
     stored = tmp_path / "reference" / "runs" / "orion.parquet"
     assert [row["task_id"] for row in read_episodes(stored, ["SFT"])] == ["t2"]
-    first = read_first_episodes(stored, ["SFT", "GRPO"])
-    assert first == {"t1": {"GRPO": records[0].trajectory}, "t2": {"SFT": records[1].trajectory}}
+    rows = pd.read_parquet(stored).query("method in ['SFT', 'GRPO']").drop_duplicates(["task_id", "method"])
+    first = rows.set_index(["task_id", "method"])["trajectory"].map(Trajectory.model_validate_json).to_dict()
+    assert first == {("t1", "GRPO"): records[0].trajectory, ("t2", "SFT"): records[1].trajectory}
 
 
 def test_the_committed_one_is_small_and_its_readme_names_each_notebooks_commit():

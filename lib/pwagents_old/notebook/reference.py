@@ -20,7 +20,6 @@ from typing import Any
 
 import pandas as pd
 
-from pwagents.schema import Trajectory
 from pwagents_old.notebook.execute import without_passwords
 from pwagents.settings import ROOT
 from pwagents.files import read_json_lines, write_aside, written_aside
@@ -72,17 +71,6 @@ def read_episodes(path: Path, methods: Collection[str] = ()) -> Iterator[dict[st
     for row in table.to_pylist():
         stored = {name: value for name, value in row.items() if value is not None}
         yield {name: value if name in _TEXTS else json.loads(value) for name, value in stored.items()}
-
-
-def read_first_episodes(path: Path, methods: Collection[str]) -> dict[str, dict[str, Trajectory]]:
-    """Read, by task id and method, the first episode: that of the main test, for variations are played
-    later."""
-    episodes: dict[str, dict[str, Trajectory]] = {}
-    for record in read_episodes(path, methods):
-        of_task = episodes.setdefault(record["task_id"], {})
-        if record["method"] not in of_task:
-            of_task[record["method"]] = Trajectory.model_validate(record["trajectory"])
-    return episodes
 
 
 def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
