@@ -19,13 +19,13 @@ import torch
 from torch.utils.benchmark import Timer
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
+from pwagents.base_model.dialogues import dialogue_tokenizer
 from pwagents.llm.folder import read_config
+from pwagents.lm import complete, load, train
+from pwagents.lm.decode import BatchDecoder
+from pwagents.lm.memory import GIB, Plan, find_device, needed, without_storage
 from pwagents.schema import Action, Observation, Step, Task, Trajectory
-from pwagents_old.lm import complete, dpo, load, sft
-from pwagents_old.lm.decode import BatchDecoder
-from pwagents_old.lm.dialogues import dialogue_tokenizer
-from pwagents_old.lm.fit import GIB, Plan, find_device, needed, without_storage
-from pwagents_old.lm.settings import DpoSettings, SftSettings
+from pwagents.settings import DpoSettings, SftSettings
 from pwagents_old.rl.rollout import Rollout
 from pwagents_old.rl.settings import GrpoSettings, PpoSettings
 from pwagents_old.rl.train import train_policy
@@ -118,19 +118,19 @@ def rates(config: Any, plan: Plan, seconds: float, tokens: int, again: int) -> d
 
 
 PARTS = {
-    "puma_sft": partial(by_trl, partial(sft.fine_tune, pad_counts=True), LLAMA, PUMA_SFT, SHORT, 0),
-    "puma_dpo": partial(by_trl, dpo.prefer, LLAMA, PUMA_DPO, PAIR, 1),  # and the reference
+    "puma_sft": partial(by_trl, partial(train.fine_tune, pad_counts=True), LLAMA, PUMA_SFT, SHORT, 0),
+    "puma_dpo": partial(by_trl, train.prefer, LLAMA, PUMA_DPO, PAIR, 1),  # and the reference
     "puma_candidates": candidates,
-    "orion_sft": partial(by_trl, sft.fine_tune, QWEN, ORION_SFT, TURN, 0),
+    "orion_sft": partial(by_trl, train.fine_tune, QWEN, ORION_SFT, TURN, 0),
     "orion_grpo": partial(by_rewards, GrpoSettings(**RL), 0),
     "orion_ppo": partial(by_rewards, PpoSettings(**RL), 1),  # looks back, for the critic
-    "orion_sft_full": partial(by_trl, sft.fine_tune, QWEN, ORION_FULL, TURN, 0),
+    "orion_sft_full": partial(by_trl, train.fine_tune, QWEN, ORION_FULL, TURN, 0),
     "orion_grpo_full": partial(by_rewards, GrpoSettings(**RL | {"lora": None}), 0),
 }
 
 if __name__ == "__main__":
     print(json.dumps({"device": find_device().name, "product, TFLOP/s": REACHED / 1e12}), flush=True)
-    load.read_model = dpo.read_model = complete.read_model = random_model
+    load.read_model = train.read_model = complete.read_model = random_model
     complete.draws_alone, sys.stdout = lambda: False, sys.stderr  # no vLLM, which has no beams; no bars
     torch.nn.modules.module.register_module_forward_pre_hook(note)
     for name in [each for each in sys.argv[1:] if each != "--tiny"] or list(PARTS)[:-2]:

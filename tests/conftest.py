@@ -11,13 +11,13 @@ import pytest
 from hypothesis import settings
 
 from pwagents import embedding, engine
+from pwagents.base_model.dialogues import dialogue_tokenizer
+from pwagents.base_model.small import make_small_model
 from pwagents.data.synthetic import make_world
 from pwagents.embedding import Embedder
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.settings import WorldSettings
-from pwagents_old.lm.dialogues import dialogue_tokenizer
-from pwagents_old.lm.small import make_small_model
 from pwagents_old.orion.agent import RULES
 
 from .llm.server import ChatServer

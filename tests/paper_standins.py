@@ -123,7 +123,7 @@ def train_tokenizer(texts: list[str], size: int, begin: str = "", **tokens: str)
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
-    from pwagents_old.lm.exercises import shop_words
+    from pwagents.base_model.exercises import shop_words
 
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -159,8 +159,8 @@ def make_tokenizer():
 
 def save_llama(folder: Path) -> Path:
     """A random LLaMA; its tokenizer begins each text as LLaMA's does, and has no padding."""
+    from pwagents.puma.prompts import OURS
     from pwagents.schema import FUNCTION_OF
-    from pwagents_old.puma.prompts import OURS
 
     texts = [*OURS.values(), *20 * [*FUNCTION_OF.values()]]
     tokenizer = train_tokenizer(texts, 1500, begin="<s>", eos_token="</s>")

@@ -11,22 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from pwagents.base_model.small import make_small_model
 from pwagents.data.amazon import load_amazon
 from pwagents.data.splits import parting_date
+from pwagents.puma import study as puma_study
+from pwagents.puma.methods import make_variants as methods_of
+from pwagents.puma.study import Study, load_worlds
+from pwagents.puma.train import parameter_rows
 from pwagents.schema import Action, Benchmark, Review, Task
-from pwagents.settings import settings_values
-from pwagents_old.lm.small import make_small_model
+from pwagents.settings import PumaNotebook, settings_values
 from pwagents_old.orion import study as orion_study
 from pwagents_old.orion import train as orion_train
 from pwagents_old.orion.agent import belief_states
 from pwagents_old.orion.reward import RewardSettings
 from pwagents_old.orion.settings import GrpoNotebook
 from pwagents_old.orion.train import OrionModels
-from pwagents_old.puma import worlds as puma_worlds
-from pwagents_old.puma.settings import PumaNotebook
-from pwagents_old.puma.study import PumaStudy
-from pwagents_old.puma.train import PumaModels
-from pwagents_old.puma.worlds import load_worlds
 from pwagents_old.rl.settings import GrpoSettings
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[1] / "../shared/data"))
@@ -103,7 +102,7 @@ SHOP = {"recommender": {"epochs": 1, "loss": "cross_entropy"}, "max_tokens": 16}
 def test_puma_learns_nothing_from_a_tested_users_future(
     training_users, variants, tokenizer, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(puma_worlds, "load_benchmark", load_marked)
+    monkeypatch.setattr(puma_study, "load_benchmark", load_marked)
     study = {"training_users": training_users, "variants": variants, "memory_lengths": (), "test_tasks": 0}
     settings = settings_of("04_puma", PumaNotebook, tmp_path, shop=SHOP, study=study, data={"n_users": 30})
     worlds = load_worlds(settings)
@@ -114,13 +113,13 @@ def test_puma_learns_nothing_from_a_tested_users_future(
 
     make_small_model(tokenizer, 0).save_pretrained(tmp_path / "base")
     tokenizer.save_pretrained(tmp_path / "base")
-    study = PumaStudy(worlds, settings, tmp_path / "base")
-    models = PumaModels(study)
-    seen = times_of_markers(*study.begun, *(models.rows(method) for method in settings.methods().values()))
+    study = Study(worlds, settings, tmp_path / "base")
+    rows = [parameter_rows(study, method) for method in methods_of(settings.study).values()]
+    seen = times_of_markers(*study.begun, *rows)
     assert seen and max(seen) < date
     (recommender,) = study.learning_shop.recommenders.recommenders
     assert set(recommender.index) <= bought_before(worlds.learned, date)
-    assert "left out" in str(worlds)
+    assert sum(worlds.n_left_out)
 
 
 @pytest.fixture(scope="module")

@@ -220,7 +220,6 @@ def start(
     namespace: Mapping[str, Any],
     kind: type[Kind] | None = None,
     *,
-    prepare: Callable[[Kind], Mapping[str, str]] = lambda settings: {},
     notes: Callable[[Path], str] = lambda store: "",
 ) -> tuple[Kind, Run]:
     """Load and show a notebook's settings, and begin its run.
@@ -229,7 +228,6 @@ def start(
         notebook: its name, such as "03_benchmark".
         namespace: the notebook's ``globals()``; outside IPython the parameters themselves.
         kind: the class of settings of a notebook that has not moved yet.
-        prepare: called before anything is computed; returns facts to print below all figures.
         notes: see :class:`Run`.
 
     Raises:
@@ -248,7 +246,13 @@ def start(
     elif shortfall := portable.shortfall():
         print(shortfall)
     engine.use(settings.engine)
-    made_from = {"preset": settings.preset, "source": settings.data.source, **prepare(settings)}
+    made_from = {"preset": settings.preset, "source": settings.data.source}
+    if base := getattr(settings, "base", None):
+        made_from["backbone"] = base.backbone
+        if settings.portable and base.is_small:  # the small model stays on the CPU
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    elif profiler := getattr(getattr(settings, "players", None), "profiler", ""):
+        made_from["profiler"] = profiler
     run = Run.begin(notebook, settings, made_from=made_from, notes=notes)
     if settings.preset == "smoke":
         _display(banner(SMOKE))

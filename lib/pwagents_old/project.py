@@ -10,7 +10,6 @@ _MOVED = {
     "web/sasrec": ("shop/sasrec",),
     "agents": ("agents", "llm/prompts"),
     "agents/replies": ("agents/replies", "llm/fence", "llm/parts"),
-    "evaluation/metrics": ("results/metrics",),
 }
 _SHOWS = ("views.py", "figures.py", "paper_rows.py", "costs.py", "episode_page.py")  # what only shows results
 

@@ -9,9 +9,9 @@ from pwagents.agents.chat import ChatAgent
 from pwagents.agents.methods import METHODS, LastMemory, NoMemory
 from pwagents.llm.chat import Reply
 from pwagents.llm.fence import FENCE_NOTE
-from pwagents.results.metrics import attempts
 from pwagents.schema import Action, Observation, Step, Usage
 from pwagents.shop.environment import full_text
+from pwagents.shop.score import attempts
 
 from .conftest import ScriptedModel, call
 

@@ -6,9 +6,9 @@ import pytest
 
 from pwagents.agents.methods import IDENTIFY, METHODS
 from pwagents.llm.prompts import FUNCTIONS, official_prompts
-from pwagents.results.metrics import attempts
 from pwagents.schema import FUNCTION_OF
 from pwagents.shop.environment import DETAILS_FUNCTION
+from pwagents.shop.score import attempts
 
 from ..clone import make_clone
 from .conftest import ScriptedModel, call

@@ -3,13 +3,13 @@
 import random
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
-from pwagents_old.lm.dpo import prefer
-from pwagents_old.lm.settings import DpoSettings, SftSettings
-from pwagents_old.lm.sft import fine_tune
-from pwagents_old.lm.small import make_small_model, make_tokenizer
+from pwagents.base_model.small import make_small_model, make_tokenizer
+from pwagents.lm.train import fine_tune, prefer
+from pwagents.settings import DpoSettings, SftSettings
 
 CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
 SIZE = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -46,12 +46,18 @@ def dpo(**fields) -> DpoSettings:
     return DpoSettings(lora=(4, 8), trainer=STEPS | {"max_steps": 20} | fields)
 
 
+def log_of(train, *given, **options) -> pd.DataFrame:
+    """Train, and return the log; the folder is the last of what is given."""
+    train(*given, **options)
+    return pd.read_csv(given[-1] / "log.csv")
+
+
 def train_sft(base: Path, folder: Path, **fields):
-    return fine_tune(base, texts(), sft(**fields), folder)
+    return log_of(fine_tune, base, texts(), sft(**fields), folder)
 
 
 def train_dpo(base: Path, folder: Path, **fields):
-    return prefer(base, pairs(), dpo(**fields), folder)
+    return log_of(prefer, base, pairs(), dpo(**fields), folder)
 
 
 TRAININGS = {"sft": train_sft, "dpo": train_dpo}

@@ -11,11 +11,11 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2ForCausalLM
 
+from pwagents.base_model.small import make_small_model
 from pwagents.llm.folder import read_model, read_tokenizer
-from pwagents_old.lm.complete import complete
-from pwagents_old.lm.decode import BatchDecoder, VllmDecoder
-from pwagents_old.lm.packed import states_before
-from pwagents_old.lm.small import make_small_model
+from pwagents.lm.complete import complete
+from pwagents.lm.decode import BatchDecoder, VllmDecoder
+from pwagents.lm.packed import states_before
 
 from .conftest import texts
 
@@ -67,8 +67,8 @@ def write(decoder, unread, most=MOST, end=None, temperatures=None, chance=None):
 def test_greedy_turns_are_those_of_generate_over_turns_that_end_at_different_tokens(
     model, portion, beside, ends_after, monkeypatch
 ):
-    monkeypatch.setattr("pwagents_old.lm.decode.PORTION", portion)
-    monkeypatch.setattr("pwagents_old.lm.decode.BESIDE", beside)
+    monkeypatch.setattr("pwagents.lm.decode.PORTION", portion)
+    monkeypatch.setattr("pwagents.lm.decode.BESIDE", beside)
     texts = [list(range(5 + row, 9 + 4 * row)) for row in range(5)]
     end = generate(model, texts[2], end=None)[ends_after]  # a row in the middle ends first
     decoder, unread, rows, lengths = BatchDecoder(model, 5), texts, [0, 1, 2, 3, 4], set()
@@ -244,7 +244,7 @@ def test_sampled_beams_follow_from_the_seed_and_a_killed_run_goes_on_after_what_
     store.write_bytes(lines[0] + lines[1][:20])
     assert complete(models / "sft", ROWS, **options, seed=1, store=store) == unbroken
     assert store.read_bytes() == b"".join(lines)
-    monkeypatch.setattr("pwagents_old.lm.complete.read_model", lambda *_: pytest.fail("a model is loaded"))
+    monkeypatch.setattr("pwagents.lm.complete.read_model", lambda *_: pytest.fail("a model is loaded"))
     assert complete(models / "sft", ROWS, **options, seed=1, store=store) == unbroken
 
 

@@ -17,6 +17,11 @@ from itertools import pairwise
 import pytest
 import torch
 
+from pwagents.base_model import dialogues
+from pwagents.base_model.dialogues import SHOWN, DialogueText
+from pwagents.base_model.exercises import ids_and_titles
+from pwagents.base_model.pretrain import ALL_STEPS, Lesson, content_hash, small_base
+from pwagents.base_model.small import make_small_model
 from pwagents.data.synthetic import make_world
 from pwagents.llm.fence import fence
 from pwagents.llm.folder import read_model, read_tokenizer
@@ -25,11 +30,6 @@ from pwagents.portable import one_core
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.settings import WorldSettings
-from pwagents_old.lm import dialogues
-from pwagents_old.lm.base import ALL_STEPS, Lesson, content_hash, small_base
-from pwagents_old.lm.dialogues import SHOWN, DialogueText
-from pwagents_old.lm.exercises import ids_and_titles
-from pwagents_old.lm.small import make_small_model
 from pwagents_old.orion.agent import PURCHASES, RULES, OrionAgent, orion_messages, orion_tools
 
 from ..orion.small_study import play, state_of

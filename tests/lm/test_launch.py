@@ -10,9 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from pwagents.errors import DataError
-from pwagents_old.lm.dpo import prefer
-from pwagents_old.lm.launch import LaunchError, launch, launch_command
-from pwagents_old.lm.sft import fine_tune
+from pwagents.lm.launch import LaunchError, launch, launch_command
+from pwagents.lm.train import fine_tune, prefer
 from pwagents_old.rl.settings import GrpoSettings
 from pwagents_old.rl.train import train_policy
 
@@ -73,7 +72,7 @@ def launched(base, tmp_path_factory, project_root):
 
 
 def test_two_processes_train_as_one_with_the_whole_batch(launched, base, tmp_path):
-    launch(train_all, {"base": base, "start": base, "folder": tmp_path, "size": 2})
+    train_all(base, base, tmp_path, size=2)
     for name, file in (("sft", "model.safetensors"), ("dpo", "adapter_model.safetensors")):
         two, one = (load_file(folder / name / file) for folder in (launched[0], tmp_path))
         for key, tensor in one.items():
@@ -113,14 +112,18 @@ def test_accelerate_takes_our_configurations(name, project_root):
         arguments, *_ = _validate_launch_command(arguments)
     assert arguments.num_processes == processes and arguments.module
     called = [arguments.training_script, *arguments.training_script_args]
-    assert called == ["pwagents_old.lm.launch", "job.json"]
+    assert called == ["pwagents.lm.launch", "job.json"]
     assert name != "single" or (arguments.gpu_ids == "0" and not arguments.multi_gpu)
 
 
 def test_a_call_is_refused_before_anything_starts(base, tmp_path, monkeypatch):
-    given = {"base": base, "rows": [], "settings": tiny.sft(), "folder": tmp_path}
-    with pytest.raises(DataError, match="expected at least one"):  # without a GPU it runs here
-        launch(fine_tune, given, n_gpus=2)
+    two = tiny.sft().changed(n_gpus=2)
+    fine_tune(
+        base, ROWS, two.changed(trainer={"max_steps": 1}), tmp_path / "here"
+    )  # without a GPU: in this process
+    assert (tmp_path / "here" / "log.csv").exists()
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ValueError, match="n_gpus is 2; expected at most 1"):
-        launch(fine_tune, given, n_gpus=2)
+        fine_tune(base, ROWS, two, tmp_path)
+    with pytest.raises(DataError, match="expected at least one"):
+        fine_tune(base, [], two, tmp_path)

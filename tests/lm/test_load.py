@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 from pwagents.errors import DataError
 from pwagents.llm.folder import ADAPTER, adapter_base, read_model
 from pwagents.llm.local_model import LocalModel
-from pwagents_old.lm.card import write_card
-from pwagents_old.lm.load import hold_in_float32, load_model, merge, with_adapter
-from pwagents_old.lm.settings import SftSettings
+from pwagents.lm.card import write_card
+from pwagents.lm.load import hold_in_float32, load_model, merge, with_adapter
+from pwagents.settings import SftSettings
 
 NORM, EMBEDDINGS, LORA = "model.norm.weight", "model.embed_tokens.weight", (4, 8)
 DAMAGE = [

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from transformers import LlamaConfig, Qwen2Config
 
-from pwagents_old.lm import settings as module
-from pwagents_old.lm.fit import GIB, Device, DoesNotFitError, Plan, needed, require_fit, without_storage
-from pwagents_old.lm.settings import DpoSettings, SftSettings
-from pwagents_old.lm.trainer import trl_config
+from pwagents import settings as module
+from pwagents.lm.memory import GIB, Device, DoesNotFitError, Plan, needed, require_fit, without_storage
+from pwagents.lm.train import trl_config
+from pwagents.settings import DpoSettings, SftSettings
 from pwagents_old.rl.settings import GrpoSettings, PpoSettings
 
 from .conftest import CIRCUMSTANCES

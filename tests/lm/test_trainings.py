@@ -10,17 +10,23 @@ import pytest
 import torch
 from peft import get_peft_model
 from safetensors.torch import load_file
+from transformers import Trainer
 
+from pwagents.base_model.small import make_tokenizer
 from pwagents.errors import DataError
 from pwagents.llm.folder import read_model, read_tokenizer
+from pwagents.lm.load import merge, new_adapter
+from pwagents.lm.train import (
+    LOGGED,
+    evaluate_pairs,
+    fine_tune,
+    last_checkpoint,
+    not_falling,
+    prefer,
+    read_losses,
+)
 from pwagents.seeds import derive_seed
-from pwagents_old.lm import trainer
-from pwagents_old.lm.dpo import evaluate_pairs, prefer
-from pwagents_old.lm.load import merge, new_adapter
-from pwagents_old.lm.settings import SftSettings
-from pwagents_old.lm.sft import LOGGED, fine_tune
-from pwagents_old.lm.small import make_tokenizer
-from pwagents_old.lm.trainer import not_falling, read_losses
+from pwagents.settings import SftSettings
 
 from ..processes import begin
 from . import conftest as tiny
@@ -76,7 +82,7 @@ def test_fine_tuning_learns_completions_turns_ends_and_where_it_counts_the_paddi
     rows = [log_probability(model, row["prompt"], row["completion"], length) for row in plain]
     (loss := -torch.cat(rows).mean()).backward()
     settings = tiny.sft(**{"per_device_train_batch_size": 2, "max_steps": 1} | fields)
-    log = fine_tune(base, given, settings, tmp_path, pad_counts=padded)
+    log = tiny.log_of(fine_tune, base, given, settings, tmp_path, pad_counts=padded)
     assert log.loss[0] == pytest.approx(loss.item(), rel=1e-5)
     assert log.grad_norm[0] == pytest.approx(gradient_norm(model), rel=1e-4)
 
@@ -85,7 +91,7 @@ def test_preference_loss_and_gradient_are_those_of_the_paper(base, models, tmp_p
     """PersonalWAB, equation 4: a new adapter's first step; then the trained one's accuracy and margin."""
     rows, settings = tiny.pairs(4), tiny.dpo(beta=0.3, max_steps=1)
     merge(models / "dpo", whole := tmp_path / "whole")
-    log = prefer(whole, rows, settings, tmp_path / "out")
+    log = tiny.log_of(prefer, whole, rows, settings, tmp_path / "out")
     reference = read_model(whole, torch.float32)
 
     def margins(policy, rows):
@@ -107,11 +113,12 @@ def test_preference_loss_and_gradient_are_those_of_the_paper(base, models, tmp_p
     assert log.loss[0] == pytest.approx(loss.item(), abs=1e-6)
     assert log.grad_norm[0] == pytest.approx(gradient_norm(first), rel=1e-4)
     judged = tiny.pairs(10)
-    accuracy, margin = evaluate_pairs(tmp_path / "out", judged, settings)
+    measured = evaluate_pairs(tmp_path / "out", judged, settings)
     with torch.no_grad():
         after = margins(read_model(tmp_path / "out", torch.float32), judged)
-    assert margin == pytest.approx(after.mean().item(), rel=1e-3) != 0
-    assert accuracy == (after > 0).double().mean().item()
+    assert measured["margin"] == pytest.approx(after.mean().item(), rel=1e-3) != 0
+    assert measured["loss"] == pytest.approx(-torch.nn.functional.logsigmoid(after).mean().item(), rel=1e-5)
+    assert measured["accuracy"] == (after > 0).double().mean().item()
 
 
 def test_a_prompt_that_is_too_long_for_its_answer_keeps_its_end(base, tmp_path):
@@ -123,7 +130,7 @@ def test_a_prompt_that_is_too_long_for_its_answer_keeps_its_end(base, tmp_path):
         (f"{words} : ", f"{words} : "),
     ):
         logs = [
-            prefer(base, [{"prompt": text, **answers}], settings, tmp_path / text)
+            tiny.log_of(prefer, base, [{"prompt": text, **answers}], settings, tmp_path / text)
             for text, settings in ((prompt, whole.changed(prompt_length=5)), (same, whole))
         ]
         assert logs[0].grad_norm[0] == logs[1].grad_norm[0] > 0
@@ -154,18 +161,14 @@ def test_what_cannot_be_trained_is_refused(base, tmp_path):
 
 def killed_in_step_15(train, base: Path, folder: Path) -> None:
     """Train, until SIGKILL comes in the middle of a step."""
-    watch = trainer.watch
+    compute_step = Trainer.training_step
 
-    def deadly(what):
-        def on_step_begin(args, state, control, **_):
-            if state.global_step == 15:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def deadly(self, *given, **options):
+        if self.state.global_step == 15:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return compute_step(self, *given, **options)
 
-        callback = watch(what)
-        callback.on_step_begin = on_step_begin
-        return callback
-
-    trainer.watch = deadly
+    Trainer.training_step = deadly
     train(base, folder)
 
 
@@ -201,7 +204,7 @@ def test_sigkill_and_resume_give_the_weights_of_an_unbroken_training(
     if damage:
         damage(checkpoint)
     else:
-        assert trainer.last_checkpoint(checkpoint.parent) == str(checkpoint)
+        assert last_checkpoint(checkpoint.parent) == str(checkpoint)
     log = TRAININGS[name](base, folder, save_steps=25)  # which makes it no other training
     assert capsys.readouterr().out.count("is damaged") == bool(damage)
     assert not list(folder.glob("checkpoints-*"))
@@ -217,11 +220,12 @@ def test_a_checkpoint_is_gone_on_from_by_its_own_training_alone(base, killed, lo
 
 def test_an_adapter_is_saved_alone_with_what_it_trains_whole_and_is_trained_on(base, tmp_path):
     adapted = SftSettings(lora=(4, 8), modules_to_save=("norm",), trainer=tiny.STEPS | {"max_steps": 20})
-    log = fine_tune(base, tiny.texts(), adapted, tmp_path / "one")
+    log = tiny.log_of(fine_tune, base, tiny.texts(), adapted, tmp_path / "one")
     assert log.loss.iloc[-1] < log.loss.iloc[0] and not (tmp_path / "one" / "model.safetensors").exists()
     names = load_file(tmp_path / "one" / "adapter_model.safetensors").keys()
     whole = [name for name in names if "lora_" not in name]
     assert len(whole) == 3 and all("norm" in name for name in whole)
-    assert fine_tune(tmp_path / "one", tiny.texts(), adapted, tmp_path / "two").loss[0] < log.loss[0]
+    second = tiny.log_of(fine_tune, tmp_path / "one", tiny.texts(), adapted, tmp_path / "two")
+    assert second.loss[0] < log.loss[0]
     with pytest.raises(DataError, match=r"'lora': found None; expected lora: \[4, 8\]"):
         fine_tune(tmp_path / "one", tiny.texts(), tiny.sft(), tmp_path / "three")

@@ -58,7 +58,11 @@ def changed_in(kind: type[Group], values: Mapping, than: Mapping | None = None) 
     """Return the settings that nested values name, or those of them that differ from ``than``."""
     found = set()
     for name, value in values.items():
-        if name in kind.model_fields:
+        if name == "variants":  # a list of changes of this group
+            found |= {
+                declared(kind, each) for variant in value for each in variant if each in kind.model_fields
+            }
+        elif name in kind.model_fields:
             inner, before = kind.model_fields[name].annotation, (than or {}).get(name)
             if isinstance(value, Mapping) and isinstance(inner, type) and issubclass(inner, Group):
                 found |= changed_in(inner, value, None if than is None else before or {})
@@ -101,6 +105,10 @@ def changed_by_somebody(kind: type[NotebookSettings]) -> set[Setting]:
     found: set[Setting] = set()
     for name, each in kinds.items():
         complete = settings_values(name, {}, each)
+        for group, values in complete.items():
+            if isinstance(values, dict) and "variants" in values:
+                inner = each.model_fields[group].annotation
+                found |= changed_in(inner, {"variants": values["variants"]})
         for preset in {file.stem for file in PARAMS.glob("*.yaml")} - {COMPLETE}:
             found |= changed_in(each, settings_values(name, {"preset": preset}, each), complete)
     for name, text in re.findall(r"^FULL_(\w+) := (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.M):
@@ -116,8 +124,14 @@ def changed_by_somebody(kind: type[NotebookSettings]) -> set[Setting]:
 def read_by_code(place: str) -> bool:
     """Return whether code reads a setting as an attribute of something that is called like its group."""
     group, _, name = place.rpartition(".")
-    owners = {"settings", "config", "self", "loaded", group.rpartition(".")[2]}
+    owners = {"settings", "config", "self", "loaded", "preferences", group.rpartition(".")[2]}
     for node in nodes():
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
+            owner, read = (
+                getattr(each, kind, "") for each, kind in zip(node.args, ("id", "value"), strict=False)
+            )
+            if read == name and owner in owners:
+                return True
         if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load):
             owner = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
             if owner in owners:

@@ -22,6 +22,7 @@ from pwagents.notebook import read_parameters, settings_table
 from pwagents.settings import (
     PARAMS,
     NotebookSettings,
+    SftSettings,
     ShopSettings,
     changes,
     load_settings,
@@ -30,7 +31,6 @@ from pwagents.settings import (
     rows,
     settings_values,
 )
-from pwagents_old.lm.settings import SftSettings
 from pwagents_old.notebook.preflight import kind_of
 from pwagents_old.notebook.run import start
 

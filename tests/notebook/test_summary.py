@@ -45,12 +45,19 @@ def test_a_line_a_number_in_the_order_of_methods_and_tasks(folder):
 
 def test_where_several_pipelines_were_trained_a_line_says_how_many(folder):
     columns = ("method", "type", "mean", "low", "high", "n_tasks", "n_seeds")
-    store(folder, "04_pipelines", [("PUMA", "search", 0.7, 0.6, 0.8, 9, 1)], columns=columns)
+    rows = [("PUMA", "search", 0.5, 0.4, 0.6, 9, 1), ("PUMA, over seeds", "search", 0.7, 0.6, 0.8, 9, 1)]
+    store(
+        folder,
+        "04_variants",
+        [*rows, ("w/o DPO, over seeds", "search", 0.6, 0.5, 0.7, 9, 5)],
+        columns=columns,
+    )
     store(folder, "07_pipelines", [("GRPO", "search", 0.7, 0.6, 0.8, 9, 5)], columns=columns)
     lines = summary.read_summary(folder)
     made = lines[lines["name"].str.endswith("_pipelines")]
-    (row,) = made[["name", "notebook", "n_seeds", "n_tasks"]].to_numpy().tolist()
-    assert row == ["orion_grpo_pipelines", "07", 5, 9] and set(lines["n_seeds"]) == {1, 5}
+    rows = made[["name", "notebook", "n_seeds", "n_tasks"]].to_numpy().tolist()
+    assert rows == [["puma_sft_pipelines", "04", 5, 9], ["orion_grpo_pipelines", "07", 5, 9]]
+    assert lines.loc[lines["name"] == "puma", ["value", "n_seeds"]].to_numpy().tolist() == [[0.5, 1]]
 
 
 def test_a_mean_over_part_of_its_tasks_is_marked_in_all_forms(folder):

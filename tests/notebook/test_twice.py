@@ -14,6 +14,12 @@ FEW = {"n_users": 20, "n_products": 300, "population": 20, "history": [8, 20]}
 # What makes each quick.
 QUICK = {
     "00_tour": {"data": FEW},
+    "04_puma": {
+        "data": FEW,
+        "base": {"steps": 4},
+        "study": {"variants": "all", "test_tasks": 9, "train_tasks": 12, "timed_tasks": 1},
+        "dpo": {"train_tasks": 8, "variants": []},
+    },
     "03_benchmark": {"data": FEW, "play": {"max_tasks": 24, "method_tasks": 6, "worlds": [0]}},
 }
 # Calls that present, and what holds titles, notes and choices of columns.

@@ -6,11 +6,11 @@ import shutil
 import grimp
 import pytest
 
+from pwagents.base_model.exercises import ids_and_titles
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.llm.folder import read_model, read_tokenizer
+from pwagents.lm.train import not_falling, read_losses
 from pwagents.results.statistics import by_type_and_mean
-from pwagents_old.lm.exercises import ids_and_titles
-from pwagents_old.lm.trainer import not_falling, read_losses
 from pwagents_old.orion import train as orion_train
 from pwagents_old.orion.reward import Rewards
 from pwagents_old.orion.runs import OrionRuns

@@ -12,17 +12,15 @@ import numpy as np
 import pytest
 import yaml
 
+from pwagents.base_model.small import make_small_model
 from pwagents.embedding import Embedder
+from pwagents.puma.labels import begin_tasks
+from pwagents.puma.memory import TaskMemory
+from pwagents.puma.prompts import load_prompts
+from pwagents.puma.study import Study, load_worlds
 from pwagents.schema import Behavior, Benchmark, Product, Review, Task
-from pwagents.settings import settings_values
+from pwagents.settings import PumaNotebook, project_path, settings_values
 from pwagents.shop.environment import Environment, Shop
-from pwagents_old.lm.small import make_small_model
-from pwagents_old.puma.labels import begin_tasks
-from pwagents_old.puma.memory import TaskMemory
-from pwagents_old.puma.prompts import load_prompts
-from pwagents_old.puma.settings import PumaNotebook
-from pwagents_old.puma.study import PumaStudy
-from pwagents_old.puma.worlds import load_worlds
 
 from ..llm.conftest import byte_tokenizer
 
@@ -117,7 +115,7 @@ def tiny(tokenizer, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def study(tiny):
-    return PumaStudy(load_worlds(tiny), tiny, tiny.base.folder(tiny.output_dir))
+    return Study(load_worlds(tiny), tiny, project_path(tiny.base.model))
 
 
 def changed(study, **changes):

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pwagents_old.puma import agent as module
-from pwagents_old.puma.agent import PumaAgent, completion_of, read_function, read_parameter
-from pwagents_old.puma.memory import RECOMMEND, REVIEW, SEARCH, Recall, recurring_word
-from pwagents_old.puma.prompts import load_prompts
-from pwagents_old.puma.settings import Method
+from pwagents.puma import agent as module
+from pwagents.puma.agent import PumaAgent, completion_of, read_function, read_parameter
+from pwagents.puma.memory import RECOMMEND, REVIEW, SEARCH, Recall, recurring_word
+from pwagents.puma.methods import Method
+from pwagents.puma.prompts import load_prompts
 
 from .conftest import CIRCUMSTANCES, DAY, product
 

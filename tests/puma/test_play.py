@@ -1,6 +1,8 @@
 """Notebook 04: its settings by the real loading path; its test, under the protocol that the records name."""
 
+import json
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -8,24 +10,18 @@ import pytest
 from pwagents.agents.play import read_functions
 from pwagents.errors import DataError, SettingsError
 from pwagents.llm.folder import read_model
+from pwagents.lm import complete as complete_module
+from pwagents.puma import agent as agent_module
+from pwagents.puma.methods import NO_DPO, PUMA, Method
+from pwagents.puma.methods import make_variants as methods_of
+from pwagents.puma.play import PLAIN, make_agent, play, play_anew, play_at_once
+from pwagents.puma.study import Study, Worlds, load_worlds
+from pwagents.puma.train import Trained, train
+from pwagents.results.episodes import mark_targets, records_frame
 from pwagents.schema import Action, Review
-from pwagents.settings import load_settings, settings_values
+from pwagents.settings import load_settings, project_path, settings_values
+from pwagents.shop.environment import Environment
 from pwagents.shop.sasrec import RecommendersByTime
-from pwagents_old.lm import complete as complete_module
-from pwagents_old.puma import agent as agent_module
-from pwagents_old.puma.play import (
-    PLAIN,
-    make_agent,
-    other_world,
-    play,
-    play_anew,
-    play_at_once,
-    time_agents,
-    write_functions,
-)
-from pwagents_old.puma.settings import NO_DPO, PUMA, Method, PumaNotebook
-from pwagents_old.puma.train import Trained
-from pwagents_old.puma.worlds import Worlds
 
 from .conftest import CIRCUMSTANCES, changed, make_benchmark, memory_of
 
@@ -35,11 +31,11 @@ GIVEN |= {"stored_runs_only": False, **{group: {} for group in GROUPS}}
 
 
 def load(**parameters):
-    return load_settings("04_puma", GIVEN | parameters, PumaNotebook)
+    return load_settings("04_puma", GIVEN | parameters)
 
 
 def test_the_paper_preset_has_the_scripts_values():
-    values = settings_values("04_puma", {"preset": "paper"}, PumaNotebook)
+    values = settings_values("04_puma", {"preset": "paper"})
     for group, fields in CIRCUMSTANCES["paper"].items():
         assert values[group].items() >= fields.items()
     for group, fields in CIRCUMSTANCES["trainers"].items():
@@ -50,7 +46,7 @@ def test_the_paper_preset_has_the_scripts_values():
 
 @pytest.mark.parametrize("variants", ["few", "all"])
 def test_each_variant_differs_from_puma_as_the_table_says(variants):
-    methods = load(study={"variants": variants}).methods()
+    methods = methods_of(load(study={"variants": variants}).study)
     puma = vars(methods[PUMA])
     assert (puma["memory"], puma["ids"], puma["hint"]) == ("paper", "asin", "none")
     differences = {
@@ -96,24 +92,22 @@ def test_episodes_are_those_played_one_by_one_and_are_played_once(elsewhere):
     first, *records = play_at_once(elsewhere, "search", act, "leak_free", "none", {})
     assert first.outcome == "not_evaluable"  # which is counted and costs the others nothing
     for record, task in zip(records, tasks, strict=True):
-        environment = elsewhere.begin_test(task, "leak_free")
-        assert record.trajectory == environment.play(search)
+        assert record.trajectory == Environment(elsewhere.shop, task, protocol="leak_free").play(search)
     elsewhere.settings = elsewhere.settings.changed(stored_runs_only=True)
     assert play_at_once(elsewhere, "search", act, "leak_free", "none", {}) == [first, *records]
     assert acted == [len(tasks)]
 
 
-def test_each_episode_is_timed_by_itself_with_models_that_are_loaded_once(elsewhere, monkeypatch):
+def test_an_agent_loads_its_models_once(elsewhere, monkeypatch):
     loads, base = [], elsewhere.base
     monkeypatch.setattr(
         complete_module, "read_model", lambda *given: loads.append(given) or read_model(*given)
     )
     agent = make_agent(elsewhere, Method(), Trained(base, base, base), "leak_free")
-    seconds = time_agents(elsewhere, {"search": search, "PUMA": agent})
-    assert list(seconds["method"]) == ["search"] * 5 + ["PUMA"] * 5 and seconds["seconds"].min() > 0
+    first, second = (each.state for each in elsewhere.begun[:2])
+    calls = [agent(first), agent(second)]
     assert len(loads) == 1  # the base is the model of both steps
-    state = elsewhere.begun[0].state
-    assert agent(state) == agent.act([state])[0] and len(loads) > 1
+    assert calls == [*agent.act([first]), *agent.act([second])] and len(loads) > 1
 
 
 @pytest.mark.parametrize("protocol", ["published", "leak_free"])
@@ -140,25 +134,28 @@ def test_a_purchase_between_test_tasks_is_known_as_published_and_never_leak_free
     assert record.params["protocol"] == protocol and set(known) == {"Q1", "K01"}
 
 
+def other_world(settings):
+    worlds = load_worlds(settings)
+    return Study(worlds, settings, project_path(settings.base.model))
+
+
 def test_other_worlds_are_made_trained_and_tested_anew(tiny, tmp_path):
     """A seed makes other people and trainings; the dial, people who buy nothing twice."""
     here = tiny.changed(output_dir=tmp_path)
     control = here.changed(data=here.data.changed(n_products=1500, repurchase=0.0)).seeded(1)
-    frames = play_anew(other_world, {"as it is": here, "control": control}, [PLAIN, NO_DPO], "as set")
-    tasks = [set(frame["task_id"]) for frame in frames.values()]
+    runs = {"as it is": here, "control": control}
+    played = play_anew(other_world, runs, [PLAIN, NO_DPO], partial(train, preferences="as set"))
+    tasks = [{record.task_id for record in records} for _, records in played.values()]
     assert not tasks[0] & tasks[1] and all(len(each) == 6 for each in tasks)
-    assert all(set(frame["method"]) == {PLAIN, NO_DPO} for frame in frames.values())
-    assert set(frames["control"]["target"]) == {"new"}
+    assert all({record.method for record in records} == {PLAIN, NO_DPO} for _, records in played.values())
+    theirs, records = played["control"]
+    assert set(mark_targets(records_frame(records), theirs.worlds.tested)["target"]) == {"new"}
 
 
 def test_notebook_03_reads_the_functions_that_step_1_named(world, tmp_path):
     tasks, named = world.tasks["test"], ["add_product_review", ""]
-    actions = [SimpleNamespace(steps=[SimpleNamespace(action=Action(name=name))]) for name in named]
-    records = [
-        SimpleNamespace(method=PUMA, task_id=task.task_id, trajectory=trajectory)
-        for task, trajectory in zip(tasks, actions, strict=True)
-    ]
-    write_functions(records, tasks, tmp_path / "functions.json")
+    named_for = {task.instruction: name for task, name in zip(tasks, named, strict=True)}
+    (tmp_path / "functions.json").write_text(json.dumps(named_for))
     assert list(read_functions(str(tmp_path / "functions.json"), tasks).values()) == named
     other = tasks[0].model_copy(update={"instruction": "Something else."})
     with pytest.raises(DataError, match="no function for its instruction"):

@@ -10,18 +10,23 @@ import grimp
 import pytest
 
 import pwagents
-import pwagents.shop.sasrec
-import pwagents.shop.search
 from pwagents import code, store
 from pwagents.agents import methods, offline
 from pwagents.llm import make
+from pwagents.lm import train
+from pwagents.puma import pairs, play
+from pwagents.settings import NOTEBOOKS
 from pwagents.users import rules
 
 LIBRARY = Path(pwagents.__file__).parent
+PLAYED = ["offline", "methods", "pairs", "puma"]  # what is played in the shop
 KEYS = {
     "offline": offline.CODE,
     "methods": methods.CODE,
     "llm": make.CODE,
+    "train": train.CODE,
+    "pairs": pairs.CODE,
+    "puma": play.CODE,
     "search": ("shop.search",),
     "sasrec": ("shop.sasrec", "portable"),
 }
@@ -63,20 +68,43 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
     ("file", "old", "new", "again"),
     [
         ("agents/chat.py", "You are the personal assistant", "You are an assistant", ["methods"]),  # a prompt
-        ("agents/offline.py", "CONSIDERED = 10", "CONSIDERED = 9", ["offline", "methods"]),
+        ("agents/offline.py", "CONSIDERED = 10", "CONSIDERED = 9", PLAYED),
         ("users/rules.yaml", "manners:", "manners: # so\n  extra: [x]\n", ["methods"]),  # what the user says
-        ("llm/parts.yaml", ":", ": # so\n", ["methods", "llm"]),  # how a reply is read
+        ("llm/parts.yaml", ":", ": # so\n", ["methods", "llm", "pairs", "puma"]),  # how a reply is read
         ("llm/openai_model.py", "FIRST_WAIT_S = 0.5", "FIRST_WAIT_S = 0.4", ["llm"]),
         ("llm/failures.yaml", "words:", "words: # so", ["llm"]),  # how a refusal is read
         ("llm/budget.csv", "0.15", "0.16", ["llm"]),  # what a reply costs
-        ("shop/search.py", "np.float32(0.9)", "np.float32(0.8)", ["offline", "methods", "search"]),
-        ("shop/sasrec.py", "betas=(0.9, 0.98)", "betas=(0.9, 0.99)", ["offline", "methods", "sasrec"]),
-        ("shop/environment.py", "MAX_STEPS = 10", "MAX_STEPS = 9", ["offline", "methods"]),
-        ("shop/environment.py", "Search all products", "Search products", ["offline", "methods"]),  # a tool
+        (
+            "shop/search.py",
+            "np.float32(0.9)",
+            "np.float32(0.8)",
+            [*PLAYED, "search"],
+        ),
+        (
+            "shop/sasrec.py",
+            "betas=(0.9, 0.98)",
+            "betas=(0.9, 0.99)",
+            [*PLAYED, "sasrec"],
+        ),
+        ("shop/environment.py", "MAX_STEPS = 10", "MAX_STEPS = 9", PLAYED),
+        (
+            "shop/environment.py",
+            "Search all products",
+            "Search products",
+            PLAYED,
+        ),  # a tool
+        (
+            "shop/score.py",
+            "return 1 - (rank - 1) / 10",
+            "return 1 - (rank - 1) / 9",
+            ["pairs"],
+        ),  # of episodes, scores are computed when they are read
+        ("puma/prompts.py", "Name the tool", "Name a tool", ["pairs", "puma"]),  # rows hold their prompts
+        ("lm/train.py", 'chance="fine-tuning"', 'chance="tuning"', ["train"]),
         ("llm/replies.py", "Your answer", "The answer", []),  # writers' replies, which no episode holds
         ("users/llm.py", "temperature", "Temperature", ["methods"]),
-        ("seeds.py", '"\\x1f"', '"\\x1e"', ["offline", "methods", "llm"]),
-        ("portable.py", '"1"', '"2"', ["offline", "methods", "sasrec"]),
+        ("seeds.py", '"\\x1f"', '"\\x1e"', ["offline", "methods", "llm", "train", "pairs", "puma"]),
+        ("portable.py", '"1"', '"2"', ["offline", "methods", "train", "pairs", "puma", "sasrec"]),
     ],
 )
 def test_what_decides_results_makes_them_again(keys_after, file, old, new, again):
@@ -91,9 +119,13 @@ def test_a_module_that_is_not_there_is_an_error():
 # They keep, show and check, and decide nothing; settings stand in keys by their values.
 MACHINERY = {"__init__", "code", "engine", "errors", "files", "progress", "settings", "store", "urls"}
 MACHINERY |= {"data.files"}  # it refuses files that are not what their names say
+MACHINERY |= {"lm.launch"}  # it starts processes
 
 
-@pytest.mark.parametrize("modules", [offline.CODE, methods.CODE, make.CODE, (*rules.CODE, *offline.CODE)])
+@pytest.mark.parametrize(
+    "modules",
+    [*(each.CODE for each in (offline, methods, make, train, pairs, play)), (*rules.CODE, *offline.CODE)],
+)
 def test_every_module_that_a_deciding_one_imports_is_in_the_key(modules):
     """Also one that gives constants alone, in which nothing runs."""
     graph = grimp.build_graph("pwagents", exclude_type_checking_imports=True)
@@ -118,8 +150,23 @@ def executed(function, *arguments):
         threading.setprofile(None), sys.setprofile(None)
 
 
-def test_every_module_that_runs_while_a_result_is_decided_is_in_its_key(monkeypatch, tmp_path):
-    """Run notebook 03's cells, traced: episodes and what is made once."""
+QUICK = {
+    "data": {"n_users": 20, "n_products": 300, "population": 20, "history": [8, 20]},
+    "play": {"max_tasks": 24, "method_tasks": 6, "worlds": []},
+    "base": {"steps": 4},
+    "study": {"variants": "few", "test_tasks": 9, "train_tasks": 12, "timed_tasks": 1},
+    "dpo": {"train_tasks": 8, "variants": []},
+}
+# What each notebook stores. The small base model's texts stand in its key by what they are.
+STORED = {
+    "03_benchmark": {"03_single_turn.jsonl", "03_methods_multi_turn.jsonl", "sasrec"},
+    "04_puma": {"04_puma.jsonl", "puma-function", "puma-sft", "puma-merged", "puma-samples", "puma-dpo"},
+}
+
+
+@pytest.mark.parametrize("notebook", STORED)
+def test_every_module_that_runs_while_a_result_is_decided_is_in_its_key(monkeypatch, tmp_path, notebook):
+    """Run a notebook's cells, traced: episodes and what is made once."""
     missing, real_episodes, real_made = {}, store.episodes, store.made
 
     def episodes(file, tasks, play, facts, **options):
@@ -135,19 +182,19 @@ def test_every_module_that_runs_while_a_result_is_decided_is_in_its_key(monkeypa
             _, seen = executed(make, folder)
             missing.setdefault(name, set()).update(seen - {*facts["code"]} - MACHINERY)
 
-        return real_made(root, name, facts, traced, **options)
+        return real_made(root, name, facts, make if name == "base" else traced, **options)
 
-    monkeypatch.setattr(store, "episodes", episodes)
-    for module in (store, pwagents.shop.search, pwagents.shop.sasrec):
-        monkeypatch.setattr(module, "made", made)
-    cells = json.loads((LIBRARY.parents[1] / "notebooks" / "03_benchmark.ipynb").read_text("utf-8"))["cells"]
+    cells = json.loads((LIBRARY.parents[1] / "notebooks" / f"{notebook}.ipynb").read_text("utf-8"))["cells"]
+    code_cells = [cell for cell in cells if cell["cell_type"] == "code"]
+    code_cells = [each for each in code_cells if "parameters" not in each["metadata"].get("tags", ())]
+    for name in [name for name in sys.modules if name.startswith("pwagents.")]:
+        for function, traced in ((real_episodes, episodes), (real_made, made)):
+            if getattr(sys.modules[name], function.__name__, None) is function:
+                monkeypatch.setattr(sys.modules[name], function.__name__, traced)
     parameters = {"preset": "smoke", "output_dir": str(tmp_path)}
-    parameters["data"] = {"n_users": 20, "n_products": 300, "population": 20, "history": [8, 20]}
-    parameters["play"] = {"max_tasks": 24, "method_tasks": 6, "worlds": []}
+    parameters |= {name: QUICK[name] for name in QUICK.keys() & NOTEBOOKS[notebook].model_fields.keys()}
     namespace = {"display": lambda shown: None}
-    for cell in cells:
-        source = "".join(cell["source"])
-        if cell["cell_type"] == "code" and "parameters" not in cell["metadata"].get("tags", ()):
-            exec(re.sub(r"globals\(\)", repr(parameters), source), namespace)
-    assert missing.keys() >= {"03_single_turn.jsonl", "03_methods_multi_turn.jsonl", "sasrec"}
+    for cell in code_cells:
+        exec(re.sub(r"globals\(\)", repr(parameters), "".join(cell["source"])), namespace)
+    assert missing.keys() >= STORED[notebook]
     assert {name: modules for name, modules in missing.items() if modules} == {}

@@ -6,11 +6,9 @@ from pwagents_old import project
 from pwagents_old.benchmark import own_agent
 from pwagents_old.orion.study import EPISODE
 from pwagents_old.orion.train import RL
-from pwagents_old.puma.play import CODE
-from pwagents_old.puma.train import SCORED
 
 
-@pytest.mark.parametrize("rooms", [own_agent._PLAYED, EPISODE, RL, CODE, SCORED])
+@pytest.mark.parametrize("rooms", [own_agent._PLAYED, EPISODE, RL])
 def test_each_room_is_there_and_what_moved_from_it_counts(rooms):
     files = project.files_of_rooms(*rooms)
     assert {"pwagents/schema.py", "pwagents/embedding.py", "pwagents/shop/search.py"} <= {*files}

@@ -10,12 +10,12 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from pwagents.data.files import refuse_foreign
 from pwagents.errors import DataError
 from pwagents.files import write_aside
-from pwagents.llm.failures import one_line
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +45,7 @@ def dropped_by_template(tokenizer: "PreTrainedTokenizerBase") -> list[str]:
         whole = tokenizer.apply_chat_template(_PROBE, tools=[_TOOL], tokenize=False)
         first = tokenizer.apply_chat_template(_PROBE[:1], tools=[_TOOL], tokenize=False)
     except Exception as error:  # a template is a program of others: it may raise anything
-        return [one_line(f"{type(error).__name__}: {error}")]
+        return [shorten(f"{type(error).__name__}: {error}", 300)]
     dropped = [f"a call's {part}" for part, mark in _MARKS.items() if mark not in whole]
     if BY_HEART not in str(tokenizer.chat_template):
         named = {"zqfunction": "the functions that may be called", "zqparameter": "parameters of functions"}
@@ -184,6 +184,6 @@ def _errors_of(folder: Path | str, what: str) -> Iterator[None]:
             warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)
             yield
     except Exception as error:
-        found = one_line(f"{type(error).__name__}: {error}")
+        found = shorten(f"{type(error).__name__}: {error}", 300)
         expected = "a whole model as transformers saves it (safetensors, no code of its own)"
         raise DataError(folder, what, "(files)", found, expected) from None

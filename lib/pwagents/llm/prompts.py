@@ -124,13 +124,6 @@ def official_prompts(repo: str | Path) -> OfficialPrompts:
     return OfficialPrompts(texts, f"prompts: official repository ({digest.hexdigest()[:12]})")
 
 
-def check_clone(repo: str) -> str:
-    """Refuse a clone that lacks prompts, unless it does not exist yet; return its folder as given."""
-    if repo and project_path(repo).exists():
-        official_prompts(repo)
-    return repo
-
-
 def _built(module: ast.Module, scope: str, variable: str) -> str:
     """Return the text that ``scope`` (a function, class or branch of a condition) builds in ``variable``."""
     for node in ast.walk(module):

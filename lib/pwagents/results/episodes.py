@@ -1,13 +1,14 @@
 """Stored episodes as frames: a row each with its grade, transitions between actions, and attempts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import get_args
 
 import pandas as pd
 
-from pwagents.results.metrics import METRICS, attempts, grade
+from pwagents.results.metrics import METRICS, grade
 from pwagents.schema import Benchmark, Outcome
+from pwagents.shop.score import attempts
 from pwagents.store import Episode
 
 # Short names of the functions, as figures show them, in their order.
@@ -68,6 +69,20 @@ def mark_targets(results: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:
         for task in benchmark.tasks["test"]
     }
     return results.assign(target=results["task_id"].map(bought).map({True: "bought before", False: "new"}))
+
+
+def share_of_known_ids(runs: Mapping[str, Iterable[Episode]], products: Collection[str]) -> dict[str, float]:
+    """Return by method which share of the ids in its recommendation calls are products at all.
+
+    A model that copies ids writes hardly any other; one that cannot spells ids that do not exist.
+    """
+    shares = {}
+    for method, records in runs.items():
+        steps = [step for each in records if each.trajectory for step in each.trajectory.steps]
+        ids = [asin for step in steps for asin in step.action.arguments.get("product_sequence", ())]
+        if ids:
+            shares[method] = sum(asin in products for asin in ids) / len(ids)
+    return shares
 
 
 def action_transitions(records: Iterable[Episode]) -> pd.DataFrame:

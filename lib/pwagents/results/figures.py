@@ -4,6 +4,8 @@ Each gets a frame and options, and returns matplotlib's figure. A figure's file 
 "intervals" is :func:`plot_intervals` (:mod:`pwagents.results.drawing`).
 """
 
+import math
+
 import numpy as np
 import pandas as pd
 
@@ -18,6 +20,7 @@ from pwagents.results.style import (
     draw_points,
     escape_math,
     legend_above,
+    mark_level,
     set_title,
     styled,
 )
@@ -255,4 +258,25 @@ def plot_year(events: pd.DataFrame):
     ax.set_yticks(range(len(sections)), map(escape_math, sections))
     legend_above(fig)
     fig.autofmt_xdate()
+    return fig
+
+
+def plot_losses(losses: pd.DataFrame, title: str = ""):
+    """Draw the loss by step, a line a training; those of preferences ("DPO ...") in a panel of their own.
+
+    Args:
+        losses: ``training``, ``step`` and ``loss``, as of :func:`pwagents.lm.train.read_losses`.
+    """
+    of_pairs = losses["training"].str.startswith("DPO")
+    kinds = of_pairs.map({False: "loss (nats a token)", True: "loss (nats a pair)"})
+    panel = "kind" if kinds.nunique() > 1 else None
+    fig = plot_lines(losses.assign(kind=kinds), "step", "loss", hue="training", panel=panel, xlabel="step")
+    for ax, kind in zip(fig.axes, dict.fromkeys(kinds), strict=False):
+        ax.set(title="", ylabel=kind)
+        if "pair" in kind:  # it begins at log 2, where nothing is preferred
+            mark_level(ax, math.log(2), "no preference (log 2)")
+        else:
+            ax.set_ylim(bottom=0)
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    set_title(fig, title)
     return fig

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from pwagents.files import write_aside
-from pwagents.results.metrics import rank_accuracy
 from pwagents.schema import FUNCTION_OF, Action, Protocol, Task, TaskType, Trajectory
 from pwagents.shop.environment import Environment, Shop, Track
+from pwagents.shop.score import rank_accuracy
 from pwagents.shop.search import RESULTS, product_text
 from pwagents.store import Episode
 

@@ -16,11 +16,11 @@ import pandas as pd
 from pwagents.data.synthetic import Truth
 from pwagents.embedding import Embedder
 from pwagents.profiles.clusters import adaptive_clusters, embed_items
-from pwagents.results.metrics import rank_accuracy
 from pwagents.results.statistics import sort_by_type
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.seeds import rng
 from pwagents.shop.environment import Shop
+from pwagents.shop.score import rank_accuracy
 from pwagents.shop.search import RESULTS, SearchEngine, content_query
 
 COLUMNS = ["method", "task_id", "user_id", "type", "result_accuracy"]

@@ -14,7 +14,7 @@ from pwagents.data.synthetic import World, make_world
 from pwagents.embedding import count_tokens
 from pwagents.profiles.clusters import section
 from pwagents.results.figures import plot_bars, plot_intervals
-from pwagents.results.metrics import rank_accuracy
+from pwagents.shop.score import rank_accuracy
 from pwagents.results.papers import paper_table
 from pwagents.results.references import COLUMNS, product_references
 from pwagents.results.statistics import paired_test

@@ -16,7 +16,7 @@ from pwagents.data.synthetic import World
 from pwagents.data.synthetic.people import DISLIKED_SLOTS
 from pwagents.embedding import Embedder, count_tokens
 from pwagents.profiles.contextual import ContextualProfile, ProfileLine
-from pwagents.results.metrics import rank_accuracy
+from pwagents.shop.score import rank_accuracy
 from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Task
 from pwagents.shop.environment import BeliefState
 from pwagents.shop.search import SearchEngine

@@ -16,7 +16,7 @@ from typing import Any
 from pwagents.progress import progress
 from pwagents.schema import Trajectory
 from pwagents.results.episodes import FAILURES
-from pwagents.results.metrics import attempts
+from pwagents.shop.score import attempts
 from pwagents.results.viewer import Bubble, converse, describe_outcome
 from pwagents_old.notebook.reference import drop_empty, read_runs
 

@@ -28,7 +28,6 @@ _OLD = {
     "consistency": "benchmark.views_02:plot_consistency",
     "item_map": "benchmark.views_02:plot_item_map",
     "values": "benchmark.views_02:plot_values",
-    "losses": "lm.trainer:plot_losses",
     "base": "orion.figures:plot_base",
     "results": "orion.figures:plot_results",
     "scaling": "orion.figures:plot_scaling",
@@ -42,6 +41,7 @@ _OLD = {
 PLOTS |= {word: f"pwagents_old.{place}" for word, place in _OLD.items()}
 # The committed reference names functions by the modules that they stood in.
 PLOTS |= {f"pwagents.{place}": PLOTS[word] for word, place in _OLD.items()}
+PLOTS["pwagents.lm.trainer:plot_losses"] = PLOTS["losses"]
 PLOTS |= {f"pwagents.evaluation.figures:plot_{word}": PLOTS[word] for word in ("intervals", "lines", "bars")}
 PLOTS |= {f"pwagents.benchmark.analyses_03:plot_{word}": PLOTS[word] for word in ("transitions", "attempts")}
 PLOTS["pwagents.benchmark.analyses_03:plot_accuracy"] = "pwagents_old.notebook.figures:plot_accuracy"

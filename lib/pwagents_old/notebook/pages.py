@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from pwagents.files import write_aside
-from pwagents.results.metrics import attempts
+from pwagents.shop.score import attempts
 from pwagents.results.papers import COSTS, load_targets
 from pwagents.results.viewer import draw_episode
 from pwagents.schema import Trajectory

@@ -3,7 +3,6 @@
 settings, run = start("01_data", globals(), DataNotebook)           # first cell after the parameters
 """
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,14 +22,4 @@ def start(notebook: str, namespace: Mapping[str, Any], kind: type[Kind]) -> tupl
         SettingsError, DataError: likewise; or a model, key, file or GPU is missing: a line says what brings it.
     """
     preflight.check(notebook, kind, new.read_parameters(namespace, kind))
-    return new.start(notebook, namespace, kind, prepare=prepare, notes=notes)
-
-
-def prepare(settings: Any) -> dict[str, str]:
-    """Leave the small model to the CPU where numbers are to be portable, and name the model of a notebook."""
-    if base := getattr(settings, "base", None):
-        if settings.portable and base.is_small:
-            os.environ["CUDA_VISIBLE_DEVICES"] = ""
-        return {"backbone": base.backbone}
-    profiler = getattr(getattr(settings, "players", None), "profiler", "")
-    return {"profiler": profiler} if profiler else {}
+    return new.start(notebook, namespace, kind, notes=notes)

@@ -37,8 +37,8 @@ METHODS = {
     "puma_plus": Place("04_variants", "PUMA+", "PUMA+"),
     "puma_sft": Place("04_variants", "w/o DPO", "PUMA without DPO"),
     "puma_no_memory": Place("04_variants", "PUMA, memory taken away", "PUMA, no memory"),
-    "puma_pipelines": Place("04_pipelines", "PUMA", "PUMA, pipelines"),
-    "puma_sft_pipelines": Place("04_pipelines", "w/o DPO", "PUMA without DPO, pipelines"),
+    "puma_pipelines": Place("04_variants", "PUMA, over seeds", "PUMA, pipelines"),
+    "puma_sft_pipelines": Place("04_variants", "w/o DPO, over seeds", "PUMA without DPO, pipelines"),
     "base": Place("05_results", "Base", "base (Orion)"),
     "orion_sft": Place("05_results", "SFT", "SFT (Orion)"),
     "orion_ppo": Place("06_results", "PPO", "PPO (Orion)"),
@@ -51,11 +51,12 @@ METHODS = {
     "recommender_whole_history": Place("03_recommender", "whole history", "SASRec: whole history"),
     "recommender_right_interest": Place("03_recommender", "right interest", "SASRec: right interest"),
 }
+CHOSEN = {"04_single_turn": ("PUMA", "PUMA+")}  # methods of a table that has further rows
 TASKS = (*TASK_TYPES, MEAN)
 COLUMNS = ("name", "task", "value", "low", "high", "n_tasks", "n_seeds", "notebook")
 # Paper and table -> the tables of notebooks whose rows stand below it.
 MADE = {
-    ("PersonalWAB", "Table 3"): ("03_single_turn_with_paper", "04_table_3"),
+    ("PersonalWAB", "Table 3"): ("03_single_turn_with_paper", "04_single_turn"),
     ("PersonalWAB", "Table 4"): ("03_methods_multi_turn",),
     ("Orion", "Table 1"): ("05_orion_table_1", "06_orion_table_1"),
 }
@@ -82,8 +83,9 @@ def read_summary(output_dir: Path) -> pd.DataFrame:
             frame = stored[place.figure]
             rows = frame[frame["method"] == place.method].rename(columns={"type": "task", "mean": "value"})
             rows = rows.sort_values("task", key=lambda tasks: tasks.map(TASKS.index))
+            rows = rows if "n_seeds" in rows else rows.assign(n_seeds=1)
             # A single pipeline says nothing of the method; what was trained once is over tasks.
-            rows = rows[rows["n_seeds"] > 1] if "n_seeds" in rows else rows.assign(n_seeds=1)
+            rows = rows[rows["n_seeds"] > 1] if name.endswith("_pipelines") else rows
             lines.append(rows.assign(name=name, notebook=place.figure[:2]))
     summary = pd.concat(lines, ignore_index=True).reindex(columns=[*COLUMNS, "n_missing"])
     summary["n_missing"] = summary["n_missing"].fillna(0).astype(int)
@@ -173,14 +175,16 @@ def build_paper_table(output_dir: Path, paper: str, table: str, lines: pd.DataFr
     for name, own in lines[lines["name"].str.endswith("_pipelines")].groupby("name", sort=False):
         cells = format_intervals(own.rename(columns={"value": "mean"}))
         means = [f"{task} {cell}" for task, cell in zip(own["task"], cells, strict=True)]
-        over[METHODS[name].method] = ", ".join([*means, f"{own['n_seeds'].iloc[0]} seeds"])
+        over[METHODS[name].method.removesuffix(", over seeds")] = ", ".join([*means, f"{own['n_seeds'].iloc[0]} seeds"])
     for name in MADE[paper, table]:
         path = folder / "tables" / f"{name}.csv"
         # Methods that rules play have no row below the paper's: their table has no source.
         if path.exists() and "source" in (made := pd.read_csv(path)):
             ours = made[made["source"] == "here"]
-            # A row's name is "backbone (method)".
-            reached = ours["row"].str.extract(r"\(([^()]*)\)$")[0].map(over).fillna("")
+            method = ours["row"].str.extract(r"\(([^()]*)\)$")[0]  # a row's name is "backbone (method)"
+            if name in CHOSEN:
+                ours = ours[method.isin(CHOSEN[name])]
+            reached = method.loc[ours.index].map(over).fillna("")
             parts.append(ours.assign(notebook=name[:2], **{"over pipelines": reached, "to run it here": ""}))
     # A row that two notebooks show is that of the first.
     joined = pd.concat(parts, ignore_index=True)

@@ -15,7 +15,7 @@ from pwagents.shop.search import SearchEngine
 from pwagents.store import Episode
 from pwagents.users.rules import RuleUser, find_run
 from pwagents.words import content_words
-from pwagents_old.lm.dialogues import DialogueText
+from pwagents.base_model.dialogues import DialogueText
 from pwagents_old.orion.role_play import Played, RolePlay
 from pwagents_old.orion.study import Study
 from pwagents.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait

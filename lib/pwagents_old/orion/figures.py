@@ -8,7 +8,7 @@ import pandas as pd
 
 from pwagents.results.figures import plot_intervals, plot_lines
 from pwagents.results.style import mark_level
-from pwagents_old.lm.base import LOG
+from pwagents.base_model.pretrain import LOG
 from pwagents_old.rl.log import smooth
 
 # Numbers of the log -> what a panel says of them. What is held out says so; all else are training episodes.

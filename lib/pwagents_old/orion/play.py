@@ -4,7 +4,7 @@ Both are made here, so that the policy is told the same rules, functions and ans
 learns and when it plays.
 
 All episodes of a batch take their turns together: the model writes one turn of each (by
-:class:`~pwagents_old.lm.decode.BatchDecoder`, or by vLLM), the environments answer, the model reads the answers,
+:class:`~pwagents.lm.decode.BatchDecoder`, or by vLLM), the environments answer, the model reads the answers,
 and so on.
 """
 
@@ -20,8 +20,8 @@ from pwagents.schema import Action, Task, Usage
 from pwagents.seeds import derive_seed
 from pwagents.shop.environment import BeliefState
 from pwagents.llm.local_model import LocalModel
-from pwagents_old.lm.decode import BatchDecoder, VllmDecoder
-from pwagents_old.lm.tokens import Example, answer_tokens, prompt_tokens, tokenize_conversation
+from pwagents.lm.decode import BatchDecoder, VllmDecoder
+from pwagents.lm.tokens import Example, answer_tokens, prompt_tokens, tokenize_conversation
 from pwagents_old.orion.agent import answer_message, orion_messages, orion_tools
 from pwagents_old.orion.settings import Decoding
 from pwagents_old.rl.rollout import Rollout, StartEpisode

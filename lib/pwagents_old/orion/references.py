@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from pwagents.agents.offline import words
-from pwagents.results.metrics import rank_accuracy
+from pwagents.shop.score import rank_accuracy
 from pwagents.schema import FUNCTION_OF, Action, Task
 from pwagents.seeds import rng
 from pwagents.shop.environment import Agent, BeliefState

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat
 
-from pwagents.results.metrics import attempts
+from pwagents.shop.score import attempts
 from pwagents.schema import FUNCTION_OF, Trajectory
 from pwagents.settings import Group, S
 from pwagents_old.orion.judge import Judge

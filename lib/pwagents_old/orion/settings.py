@@ -30,7 +30,7 @@ from pwagents.settings import (
     variants_of,
 )
 from pwagents.users.difficult import DIFFICULT
-from pwagents_old.lm.settings import BaseSettings, SftSettings
+from pwagents.settings import BaseSettings, SftSettings
 from pwagents_old.orion.reward import Paid, ReturnSettings, RewardSettings, Success
 from pwagents.profiles.global_micro import ALPHA, L_C
 from pwagents_old.rl.settings import GrpoSettings, PpoSettings, use_vllm

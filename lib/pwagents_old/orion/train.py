@@ -29,14 +29,14 @@ from pwagents.code import hash_of
 from pwagents.store import KEY, made
 from pwagents.llm.folder import dropped_by_template, read_tokenizer
 from pwagents.llm.local_model import LocalModel
-from pwagents_old.lm.base import base_model
-from pwagents_old.lm.card import write_card
-from pwagents_old.lm.dialogues import DialogueText, dialogue_tokenizer
-from pwagents_old.lm.exercises import ids_and_titles
-from pwagents_old.lm.fit import Plan
-from pwagents_old.lm.launch import launch, side_by_side
-from pwagents_old.lm.settings import SftSettings, deciding
-from pwagents_old.lm.sft import fine_tune
+from pwagents.base_model.pretrain import base_model
+from pwagents.lm.card import write_card
+from pwagents.base_model.dialogues import DialogueText, dialogue_tokenizer
+from pwagents.base_model.exercises import ids_and_titles
+from pwagents.lm.memory import Plan
+from pwagents.lm.launch import launch, side_by_side
+from pwagents.settings import SftSettings, deciding
+from pwagents.lm.train import fine_tune
 from pwagents_old.orion.agent import PURCHASES, RULES, belief_states, orion_messages
 from pwagents_old.orion.judge import prompts
 from pwagents_old.orion.play import orion_example, play_rollouts
@@ -110,7 +110,7 @@ def reinforce(
     log_tasks: int,
     folder: Path,
 ) -> None:
-    """Train by GRPO or PPO, in each process that :func:`pwagents_old.lm.launch.launch` starts.
+    """Train by GRPO or PPO, in this process or in each that :func:`pwagents.lm.launch.launch` starts.
 
     Args:
         start: a folder; the tokenizer is in it, too.
@@ -271,17 +271,13 @@ class OrionModels:
         examples = [orion_example(tokenizer, state, shown) for state in ends]
         rows = [{"input_ids": each.input_ids, "labels": each.labels} for each in examples]
 
-        def make(folder: Path) -> None:
-            given = {"base": start, "rows": rows, "settings": config, "folder": folder}
-            launch(fine_tune, given, config.n_gpus, config.sharding)
-
         facts = {
             "data": f"{benchmark.name}, {benchmark.content_hash}",
             "trajectories": len(played),
             "shown": shown,
             "examples": hash_of(examples),
         }
-        return self._cached("orion-sft", start, facts, config, SFT, make)
+        return self._cached("orion-sft", start, facts, config, SFT, partial(fine_tune, start, rows, config))
 
     def reinforced(self, start: Path, config: RlSettings, reward: RewardSettings, log_tasks: int) -> Path:
         """Train the policy in ``start`` by GRPO or PPO, as ``config`` has it; the folder of the run.
@@ -298,7 +294,8 @@ class OrionModels:
         def make(folder: Path) -> None:
             job = {"start": start, "settings": study.settings, "config": config, "reward": reward}
             job |= {"log_tasks": log_tasks, "folder": folder}
-            launch(reinforce, job, config.n_gpus, config.sharding)
+            if not launch(reinforce, job, config.n_gpus, config.sharding):
+                reinforce(**job)
             for checkpoint in folder.glob("checkpoint-*"):
                 shutil.rmtree(checkpoint)
 
@@ -314,7 +311,7 @@ class OrionModels:
     def side_by_side(self, train: Callable[[U], R], units: Sequence[U]) -> list[R]:
         """What ``train`` gives for each unit (a seed, say), in their order.
 
-        Those of the small model run beside each other (:func:`pwagents_old.lm.launch.side_by_side`).
+        Those of the small model run beside each other (:func:`pwagents.lm.launch.side_by_side`).
         """
         settings = self.study.settings
 
@@ -351,14 +348,14 @@ def base_size(settings: OrionSettings) -> "PretrainedConfig | Path":
     """What says how large the base model is, also before the small one is made."""
     if not settings.base.is_small:
         models, only = settings.output_dir / "models", settings.stored_runs_only
-        return settings.base.folder(models, stored_only=only)
-    from pwagents_old.lm.small import make_small_model, with_copying_layers
+        return base_model(settings.base, models, None, 0, stored_only=only)
+    from pwagents.base_model.small import make_small_model, with_copying_layers
 
     model = make_small_model(dialogue_tokenizer(RULES), settings.seed)
     return with_copying_layers(model, settings.seed).config
 
 
 def episode_plan(settings: OrionSettings, config: RlSettings) -> Plan:
-    """A training by rewards, for :func:`pwagents_old.lm.fit.require_fit`."""
+    """A training by rewards, for :func:`pwagents.lm.memory.require_fit`."""
     length = settings.play.episode_tokens + settings.play.turn_tokens + _PROMPT_TOKENS
     return Plan(config, length, episodes=min(settings.play.batch_size, config.episodes // config.n_gpus))

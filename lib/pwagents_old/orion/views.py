@@ -13,7 +13,7 @@ from pwagents.results.statistics import trained_differences
 from pwagents.results.papers import below_paper
 from pwagents.results.statistics import paired_test
 from pwagents.results.tables import Html, format_intervals
-from pwagents_old.lm.tokens import Example
+from pwagents.lm.tokens import Example
 from pwagents_old.orion.control import FOREIGN, OWN
 from pwagents_old.orion.role_play import RolePlay
 from pwagents_old.orion.settings import OrionSettings

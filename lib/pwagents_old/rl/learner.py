@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pwagents.seeds import derive_seed
 from pwagents.files import seal
 from pwagents.llm.folder import point_to_base
-from pwagents_old.lm.load import hold_in_float32, load_model, with_adapter
+from pwagents.lm.load import hold_in_float32, load_model, with_adapter
 from pwagents_old.rl.loss import add_scoring, token_losses
 from pwagents_old.rl.rollout import Evaluate, Rollout, loss_mask
 from pwagents_old.rl.settings import GrpoSettings, PpoSettings, RlSettings

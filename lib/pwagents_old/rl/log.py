@@ -15,8 +15,8 @@ import pandas as pd
 
 from pwagents.errors import DataError
 from pwagents.schema import Task
-from pwagents_old.lm.settings import deciding
-from pwagents_old.lm.trainer import checkpoint_step, last_checkpoint
+from pwagents.settings import deciding
+from pwagents.lm.train import checkpoint_step, last_checkpoint
 from pwagents.files import read_json_lines, write_aside
 from pwagents_old.rl.settings import RlSettings
 

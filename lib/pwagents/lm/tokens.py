@@ -11,11 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pwagents.errors import DataError
-from pwagents.llm.chat import Message, Tool
 from pwagents.llm.fence import without_control_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+    from pwagents.llm.chat import Message, Tool
 
 NO_LOSS = -100  # a label that PyTorch's cross-entropy passes over
 _MARKS_TURNS = re.compile(r"\{%-?\s*generation")
@@ -34,7 +35,7 @@ class Example(NamedTuple):
 
 
 def tokenize_conversation(
-    tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message], tools: Sequence[Tool] = ()
+    tokenizer: "PreTrainedTokenizerBase", messages: "Sequence[Message]", tools: "Sequence[Tool]" = ()
 ) -> Example:
     """Return the tokens of a conversation up to the end of its last assistant turn.
 
@@ -72,7 +73,7 @@ def tokenize_conversation(
 
 
 def prompt_tokens(
-    tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message], tools: Sequence[Tool] = ()
+    tokenizer: "PreTrainedTokenizerBase", messages: "Sequence[Message]", tools: "Sequence[Tool]" = ()
 ) -> list[int]:
     """Return the tokens that the assistant's first turn follows; ``messages`` are what was said before it."""
     text = tokenizer.apply_chat_template(
@@ -84,7 +85,7 @@ def prompt_tokens(
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-def answer_tokens(tokenizer: "PreTrainedTokenizerBase", answers: Sequence[Message]) -> list[list[int]]:
+def answer_tokens(tokenizer: "PreTrainedTokenizerBase", answers: "Sequence[Message]") -> list[list[int]]:
     """Return of each answer the tokens between a turn, whose end token is its own, and the next turn.
 
     They are cut out of a conversation with another turn in this one's place, so that the turn itself is
@@ -106,7 +107,7 @@ def answer_tokens(tokenizer: "PreTrainedTokenizerBase", answers: Sequence[Messag
     return tokens
 
 
-def for_template(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> list[dict[str, Any]]:
+def for_template(tokenizer: "PreTrainedTokenizerBase", messages: "Sequence[Message]") -> list[dict[str, Any]]:
     """Return messages as templates want them: arguments as objects, no control token in any text."""
     made = []
     for message in messages:

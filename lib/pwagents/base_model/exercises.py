@@ -5,34 +5,33 @@ ids of a list, to write in the manner of earlier texts. Products, ids and reques
 most requests are of words that nobody would say together: what can be guessed from its neighbours need not be
 copied. What to search for, recommend or write on a real task, and which tool does it, these do not teach.
 
-The prompts are plain texts without a chat template, which a parameter or a function's name completes. Their
-form is the published one (PersonalWAB's repository, ``PUMA/utils.py``), the words are ours. Each ends with a
-line end; the completion is the bare parameter or name, and the end token.
+The prompts are :mod:`pwagents.puma.prompts`' own. Their form is the published one (PersonalWAB's repository,
+``PUMA/utils.py``), the words are ours.
 """
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pwagents.agents.messages import TASK_SPECIFIC, write_entries
+from pwagents.base_model.pretrain import ALL_STEPS, Lesson, base_model
+from pwagents.base_model.small import make_tokenizer
 from pwagents.data.synthetic.shop import SYLLABLES, Domain, Item, describe, domains, language, made_up_id
+from pwagents.lm.tokens import Example
+from pwagents.puma.prompts import FUNCTION, JOB, PARAMETER, parameter_prompt
 from pwagents.schema import FUNCTION_OF, Product
 from pwagents.seeds import rng
+from pwagents.settings import PumaNotebook
 from pwagents.words import content_words
-from pwagents_old.lm.base import ALL_STEPS, Lesson
-from pwagents_old.lm.small import make_tokenizer
-from pwagents_old.lm.tokens import Example
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-JOB = "The instruction below asks for something in an online shop."
-PARAMETER = "Write the parameter with which the tool does it."
-FUNCTION = "Name the tool that does it."
 SEARCH, RECOMMEND, REVIEW = (FUNCTION_OF[task] for task in ("search", "recommend", "review"))
 ITEMS = (1, 7)  # how many are remembered, the last number excluded
 SAME_KIND = 16  # texts in a row: a batch is of one kind
@@ -59,25 +58,6 @@ _OTHERS = (
     "User The task has ended Error No product was found An earlier review is published open nothing search "
     "recommend Title Id Average Ratings Price Store Features Description Details Department Category"
 )
-
-
-def parameter_prompt(instruction: str, memory: str, tool: str) -> str:
-    """Return the prompt of step 2, which the tool's parameter completes.
-
-    Args:
-        instruction: of a review, with the product's title, price, store and category behind it.
-        memory: what is remembered, items joined by ``|``.
-        tool: the function's name.
-    """
-    return (
-        f"{JOB} {PARAMETER}\n### Instruction:{instruction}\n\nMemory: {memory}\n\nTool: {tool}\n\n"
-        "### Tool Parameter:\n"
-    )
-
-
-def function_prompt(instruction: str) -> str:
-    """Return the prompt of step 1, which the function's name completes."""
-    return f"{JOB} {FUNCTION}\n### Instruction: {instruction}\n\n### Tool:\n"
 
 
 class Maker:
@@ -143,6 +123,16 @@ def shop_words() -> frozenset[str]:
 @cache
 def _words() -> tuple[str, ...]:
     return tuple(sorted(word for word in shop_words() if word.isalpha()))
+
+
+def puma_base(settings: PumaNotebook, products: Mapping[str, Product]) -> Path:
+    """Return the folder of the model that notebook 04's trainings start from; the small one is made.
+
+    Raises:
+        DataError: with ``stored_runs_only``, a model that is not there.
+    """
+    models, text = settings.output_dir / "models", partial(ExerciseText, products, settings.seed)
+    return base_model(settings.base, models, text, settings.seed, stored_only=settings.stored_runs_only)
 
 
 class ExerciseText:

@@ -17,10 +17,14 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from pwagents.base_model.exercises import Maker, shop_words
+from pwagents.base_model.pretrain import ALL_STEPS, Lesson
+from pwagents.base_model.small import make_tokenizer
 from pwagents.data.synthetic.shop import BASIC_SLOTS, SYLLABLES, Domain, domains, language
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
 from pwagents.llm.fence import CLOSE, OPEN
+from pwagents.lm.tokens import Example, tokenize_conversation
 from pwagents.profiles.contextual import (
     Context,
     ContextualProfile,
@@ -33,12 +37,7 @@ from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Behavior, Observati
 from pwagents.seeds import rng
 from pwagents.shop.environment import BeliefState, compact_text, full_text
 from pwagents.users.rules import Fact, phrases, sentences
-from pwagents.words import content_words, kind_of
-from pwagents_old.lm.base import ALL_STEPS, Lesson
-from pwagents_old.lm.exercises import Maker, shop_words
-from pwagents_old.lm.small import make_tokenizer
-from pwagents_old.lm.tokens import Example, tokenize_conversation
-from pwagents.words import read_yaml
+from pwagents.words import content_words, kind_of, read_yaml
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -1,12 +1,15 @@
 """How trainings run: one on several GPUs, by ``accelerate launch``, or several small ones beside each other.
 
-    arguments = {"base": base, "rows": rows, "settings": settings.sft, "folder": folder}
-    launch(fine_tune, arguments, n_gpus=2, sharding="fsdp")
+    def fine_tune(base, rows, settings, folder):
+        given = {"base": base, "rows": rows, "settings": settings, "folder": folder}
+        if launch(fine_tune, given, settings.n_gpus, settings.sharding):
+            return  # other processes did it
 
 A function and its arguments cross into other processes in a file: a function of a module, and values that
 pickle takes.
 """
 
+import gc
 import io
 import os
 import pickle
@@ -19,12 +22,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pwagents import engine
-from pwagents_old.lm.fit import free_memory
-from pwagents_old.lm.settings import BaseSettings, Sharding
-from pwagents.settings import PARAMS
+from pwagents.settings import PARAMS, BaseSettings, Sharding
 
 U = TypeVar("U")
 R = TypeVar("R")
+LAUNCHED = "PWAGENTS_LAUNCHED"  # an environment variable of processes that :func:`launch` started
 
 
 class LaunchError(RuntimeError):
@@ -51,34 +53,37 @@ def side_by_side(
 
 def launch(
     function: Callable, arguments: Mapping[str, Any], n_gpus: int = 1, sharding: Sharding = "ddp"
-) -> None:
-    """Call a function in ``n_gpus`` processes, each with a GPU of its own; what it returns is dropped.
+) -> bool:
+    """Call a function in ``n_gpus`` processes, each with a GPU of its own, and wait until they are done.
 
-    Where there is no GPU, or one alone, it runs in this process.
+    Returns:
+        False, and nothing is called, if this process is to do the work itself: there is one GPU at most, or
+        it is one of the processes that were started.
 
     Args:
-        sharding: how the processes share a model (:class:`pwagents_old.lm.settings.TrainingSettings`).
+        sharding: how the processes share a model (:class:`pwagents.settings.TrainingSettings`).
 
     Raises:
         ValueError: there are GPUs, but fewer than ``n_gpus``.
-        LaunchError: it failed in other processes. In this process it raises what it raises.
+        LaunchError: it failed in other processes.
     """
     import torch
 
     free_memory()
+    if LAUNCHED in os.environ:
+        return False
     there = torch.cuda.device_count()
     if sharding != "cpu" and n_gpus > there > 0:
         raise ValueError(f"n_gpus is {n_gpus}; expected at most {there}, as many as were found")
     processes = n_gpus if sharding == "cpu" else min(n_gpus, there)
     # One GPU of several takes a process of its own: in this one, transformers would train on all of them.
     if processes <= 1 and there <= 1:
-        function(**arguments)
-        return
+        return False
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / "job.pickle"
         job.write_bytes(pickle.dumps((function, dict(arguments))))
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+        environment = os.environ | {"PYTHONUNBUFFERED": "1", LAUNCHED: "1"}
         # An interrupt of a notebook reaches these processes, too: they are of its kernel's group.
         with subprocess.Popen(launch_command(job, processes, sharding), env=environment, **pipes) as process:
             # newline="" ends lines at "\r", too, and leaves it there: progress bars write nothing else
@@ -90,6 +95,15 @@ def launch(
     if process.returncode:
         problem = f"{function.__name__} failed with status {process.returncode}"
         raise LaunchError(f"{problem}. The end of its output:\n{''.join(tail).strip()}")
+    return True
+
+
+def free_memory() -> None:
+    """Give back what models that this process is done with still hold of a GPU: they refer to themselves."""
+    import torch
+
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def launch_command(job: Path, processes: int, sharding: Sharding) -> list[str]:
@@ -98,7 +112,7 @@ def launch_command(job: Path, processes: int, sharding: Sharding) -> list[str]:
     command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config)]
     # Port 0: any that is free, so that two trainings do not meet.
     command += ["--num_processes", str(processes), "--main_process_port", "0"]
-    return [*command, "-m", "pwagents_old.lm.launch", str(job)]
+    return [*command, "-m", "pwagents.lm.launch", str(job)]
 
 
 def _call(job: str) -> None:

@@ -1,11 +1,33 @@
 """The model that a training starts from, in the type and with the adapter that its settings ask for."""
 
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pwagents.errors import DataError
-from pwagents.seeds import derive_seed
 from pwagents.llm.folder import ADAPTER, read_model, read_tokenizer
+from pwagents.seeds import derive_seed
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep back what libraries say to each other and to their makers while a model is loaded or trained."""
+    import datasets
+    from huggingface_hub import constants
+    from transformers.utils.logging import disable_progress_bar
+
+    constants.HF_HUB_DISABLE_TELEMETRY = True  # TRL's trainers tell what is trained, and on which GPU
+    disable_progress_bar()  # of reading and writing weights, at each checkpoint
+    datasets.disable_progress_bars()  # of each pass over the rows
+    # Checkpoints of a fast training are no second apart; transformers then goes by their numbers, and warns.
+    logging.getLogger("transformers.trainer_utils").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        # peft and TRL still use a name that transformers has renamed.
+        warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)
+        yield
 
 
 def load_model(model: Any, settings: Any) -> Any:

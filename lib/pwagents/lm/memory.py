@@ -7,14 +7,14 @@ that were measured on an H200 (``benchmarks/gpu_proof.py``). The number of param
 a model on torch's meta device, where tensors have a shape and no storage.
 """
 
-import gc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pwagents.llm.folder import read_config
-from pwagents_old.lm.settings import DpoSettings
+from pwagents.lm.launch import free_memory
 from pwagents.portable import cpu_name
+from pwagents.settings import DpoSettings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -35,14 +35,6 @@ class Device(NamedTuple):
     free: int
     total: int
     gpus: int = 0
-
-
-def free_memory() -> None:
-    """Give back what models that this process is done with still hold of a GPU: they refer to themselves."""
-    import torch
-
-    gc.collect()
-    torch.cuda.empty_cache()
 
 
 def find_device() -> Device:

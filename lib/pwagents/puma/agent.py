@@ -11,8 +11,7 @@ also at the test, where step 1 names another one; a review's product is left out
 and ids go through a set, which loses their order. *Leak-free*: the memory is of the function that step 1
 names, the product is told, and ids keep their order.
 
-Departure: 1. a reply of step 1 that names no function is a step lost (``test.py`` reads it as a review).
-Result: tables ``04_single_turn``, ``04_table_3``, ``04_table_5`` and ``04_table_6`` of notebook 04.
+Departure: a reply of step 1 that names no function is a step lost (``test.py`` reads it as a review).
 """
 
 from collections.abc import Sequence
@@ -20,14 +19,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pwagents.agents.offline import CODE as OFFLINE
+from pwagents.lm.complete import complete
+from pwagents.puma.labels import as_text
+from pwagents.puma.memory import RECOMMEND, REVIEW, SEARCH, Recall, TaskMemory
+from pwagents.puma.methods import Method
+from pwagents.puma.prompts import Prompts
 from pwagents.schema import FUNCTION_OF, Action, Protocol
 from pwagents.seeds import rng
 from pwagents.shop.environment import BeliefState
-from pwagents_old.lm.complete import complete
-from pwagents_old.puma.labels import as_text
-from pwagents_old.puma.memory import RECOMMEND, REVIEW, SEARCH, Recall, TaskMemory
-from pwagents_old.puma.prompts import Prompts
-from pwagents_old.puma.settings import Method
+
+# The modules that decide a call, for keys.
+CODE = (
+    *OFFLINE,
+    *(f"agents.{name}" for name in ("messages", "published")),
+    *(f"llm.{name}" for name in ("chat", "fence", "folder", "parts", "prompts")),
+    *(f"lm.{name}" for name in ("complete", "load")),
+    "profiles.clusters",
+    "words",
+    *(f"puma.{name}" for name in ("agent", "labels", "memory", "methods", "prompts")),
+)
 
 NAME_TOKENS = 32  # of a function's name, at most (``PUMA/scripts/generate_function.sh``)
 ARGUMENT = {SEARCH: "query", RECOMMEND: "product_sequence", REVIEW: "review"}
@@ -108,7 +119,7 @@ class PumaAgent:
         Args:
             asked: the functions that the tasks really ask for; the memory's type under the published
                 protocol. Where they are not given, the memory is of the function that step 1 names.
-            loaded: of :func:`pwagents_old.lm.complete.complete`.
+            loaded: of :func:`pwagents.lm.complete.complete`.
         """
         self.memory.prepare(states)
         prompts = [self.prompts.identify(state.instruction) for state in states]

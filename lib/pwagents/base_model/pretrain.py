@@ -3,8 +3,8 @@ parameters is to the presets without a GPU.
 
 It is pre-trained on the spot, on made-up text alone: it masters the form and copies what it reads, and knows
 nothing of tasks. That it learns in minutes is due to two layers that copy from the start and to its tokenizer
-(:mod:`pwagents_old.lm.small`), which has the words of the embedded shop as whole tokens, and boilerplate as one
-token each. Orion's and PUMA's differ in what they have read.
+(:mod:`pwagents.base_model.small`), which has the words of the embedded shop as whole tokens, and boilerplate
+as one token each. Orion's and PUMA's differ in what they have read.
 
 Lessons go from short texts to long ones. Each ends when what is to be copied in held-out texts is told right
 as often as the lesson asks, or after its last step.
@@ -18,22 +18,27 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
 
-from pwagents.progress import progress
+from pwagents.base_model.small import make_small_model, with_copying_layers
+from pwagents.base_model.smollm2 import smollm2_folder
 from pwagents.code import hash_of
+from pwagents.lm.card import write_card
+from pwagents.lm.packed import states_before
+from pwagents.lm.tokens import NO_LOSS, Example
+from pwagents.progress import progress
+from pwagents.settings import BaseSettings, project_path
 from pwagents.store import made
-from pwagents_old.lm.card import write_card
-from pwagents_old.lm.packed import states_before
-from pwagents_old.lm.settings import BaseSettings
-from pwagents_old.lm.small import make_small_model, with_copying_layers
-from pwagents_old.lm.tokens import NO_LOSS, Example
-from pwagents_old.project import code_hash
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerFast
 
 LOG = "base_log.csv"
-CODE = ("base", "dialogues", "exercises", "packed", "small", "tokens")
+# Beside it, the first texts stand in the key (:func:`content_hash`), and what they are made of through them.
+CODE = (
+    "seeds",
+    *(f"base_model.{name}" for name in ("dialogues", "exercises", "pretrain", "small")),
+    *(f"lm.{name}" for name in ("packed", "tokens")),
+)
 HELD_OUT = 10_000_000  # texts from this number on are never trained on
 HASHED = 300  # so many that another word in the shop's files is not missed
 CHECKED = 64  # held-out texts that a lesson's progress is measured on
@@ -78,8 +83,10 @@ def base_model(
     base: BaseSettings, models: Path, make_text: Callable[[], Text], seed: int, *, stored_only: bool = False
 ) -> Path:
     """Return the folder of the model that trainings start from; arguments are those of :func:`small_base`."""
+    if base.model == "smollm2":
+        return smollm2_folder(models, stored_only=stored_only)
     if not base.is_small:
-        return base.folder(models, stored_only=stored_only)
+        return project_path(base.model)
     return small_base(models, make_text(), seed, base.steps, stored_only=stored_only)
 
 
@@ -99,7 +106,7 @@ def small_base(
         text: what it is trained on.
         seed: of its first weights.
         steps: of each lesson, at most; 0: as many as the lesson has.
-        size: in place of :data:`pwagents_old.lm.small.SIZE`.
+        size: in place of :data:`pwagents.base_model.small.SIZE`.
         stored_only: train nothing.
 
     Raises:
@@ -130,8 +137,7 @@ def small_base(
         write_card(folder, "Small base model", what, data, facts, results)
 
     key = {"seed": seed, "text": content_hash(text), "lessons": facts, "size": dict(size or {})}
-    key["code"] = code_hash(*(f"lm/{module}" for module in CODE))
-    return made(models, "base", key, make, stored_only=stored_only)
+    return made(models, "base", key | {"code": CODE}, make, stored_only=stored_only)
 
 
 def content_hash(text: Text) -> str:

@@ -1,6 +1,7 @@
 """The words of PUMA's prompts: ours, or the published ones of a clone of the official repository.
 
-Both are plain text without a chat template, with the placeholders of the published ``PUMA/utils.py``.
+Both are plain text without a chat template, with the placeholders of the published ``PUMA/utils.py``. Each
+ends with a line end; the completion is the bare parameter or name, and the end token.
 """
 
 from collections.abc import Mapping
@@ -9,9 +10,32 @@ from typing import NamedTuple
 from pwagents.agents import published
 from pwagents.agents.messages import HISTORY, TASK_SPECIFIC
 from pwagents.llm.prompts import MARK, fill, official_prompts, published_category
+from pwagents.puma.memory import REVIEW, Recall
 from pwagents.shop.environment import BeliefState
-from pwagents_old.lm.exercises import function_prompt, parameter_prompt
-from pwagents_old.puma.memory import REVIEW, Recall
+
+JOB = "The instruction below asks for something in an online shop."
+PARAMETER = "Write the parameter with which the tool does it."
+FUNCTION = "Name the tool that does it."
+
+
+def parameter_prompt(instruction: str, memory: str, tool: str) -> str:
+    """Return the prompt of step 2, which the tool's parameter completes.
+
+    Args:
+        instruction: of a review, with the product's title, price, store and category behind it.
+        memory: what is remembered, items joined by ``|``.
+        tool: the function's name.
+    """
+    return (
+        f"{JOB} {PARAMETER}\n### Instruction:{instruction}\n\nMemory: {memory}\n\nTool: {tool}\n\n"
+        "### Tool Parameter:\n"
+    )
+
+
+def function_prompt(instruction: str) -> str:
+    """Return the prompt of step 1, which the function's name completes."""
+    return f"{JOB} {FUNCTION}\n### Instruction: {instruction}\n\n### Tool:\n"
+
 
 OFTEN = "Often:"  # before the word of the hint
 # By the name of the published constant; the last one stands in its function generate_search_query.

@@ -8,12 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from pwagents.files import append_line, open_lines, read_json_lines
+from pwagents.llm.folder import ADAPTER, read_model, read_tokenizer
+from pwagents.lm.load import quiet
 from pwagents.progress import progress
 from pwagents.seeds import derive_seed
-from pwagents.files import append_line, open_lines
-from pwagents.llm.folder import ADAPTER, read_model, read_tokenizer
-from pwagents_old.lm.trainer import quiet
-from pwagents.files import read_json_lines
 
 AT_ONCE = 256  # prompts that vLLM is given, between which completions are stored
 Write = Callable[[list[str], int], list[list[str]]]  # prompts, seed -> completions of each

@@ -7,8 +7,7 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from pwagents.files import CARD
-from pwagents.files import write_aside
+from pwagents.files import CARD, write_aside
 
 USE = """\
 from pwagents.llm.local_model import LocalModel

@@ -22,10 +22,10 @@ from pwagents.agents.offline import words
 from pwagents.embedding import Embedder
 from pwagents.llm.prompts import write_product
 from pwagents.profiles.clusters import section
+from pwagents.puma.methods import Method
 from pwagents.schema import FUNCTION_OF, Behavior, Product
 from pwagents.shop.environment import BeliefState
 from pwagents.words import word_list
-from pwagents_old.puma.settings import Method
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

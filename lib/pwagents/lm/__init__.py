@@ -1,0 +1,1 @@
+"""Causal language models: examples as tokens, trainings by TRL, decoding in batches, memory on a GPU."""
