@@ -20,23 +20,22 @@ from typing import Any
 import pandas as pd
 
 from pwagents import portable
+from pwagents.base_model.exercises import puma_base
 from pwagents.data.splits import sample_tasks
-from pwagents.results.episodes import records_frame
+from pwagents.puma.methods import NO_DPO, make_variants
+from pwagents.puma.play import play
+from pwagents.puma.study import Study, load_worlds
+from pwagents.puma.train import train
+from pwagents.results.episodes import records_frame, share_of_known_ids
 from pwagents.results.statistics import by_task
 from pwagents.schema import Task
-from pwagents.settings import BaseSettings, Kind, load_settings
+from pwagents.settings import BaseSettings, Kind, PumaNotebook, load_settings
 from pwagents.store import Episode
 from pwagents_old.notebook.reference import PRESET, REFERENCE, read_episodes, read_lines
 from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.settings import SftNotebook
 from pwagents_old.orion.study import make_study
 from pwagents_old.orion.train import OrionModels
-from pwagents.puma.play import play
-from pwagents.puma.methods import NO_DPO, PumaNotebook
-from pwagents.puma.study import Study, make_base
-from pwagents.puma.train import PumaModels
-from pwagents.puma.views import ids_note
-from pwagents.puma.study import load_worlds
 
 # All weights; the rate is a tenth of what an adapter or the small model takes. A step is of four examples.
 TUNING = {"learning_rate": 2e-4, "per_device_train_batch_size": 4}
@@ -63,11 +62,11 @@ def puma(output: Path) -> pd.DataFrame:
     settings = load("04_puma", PumaNotebook, output, PUMA)
     worlds = load_worlds(settings)
     worlds = replace(worlds, tasks=sample_tasks(worlds.tasks, PUMA_TASKS, settings.seed))
-    study = Study(worlds, settings, make_base(settings, worlds))
-    method = settings.methods()[NO_DPO]
-    tuned = play(study, NO_DPO, method, PumaModels(study).train(method, "as set"))
+    study = Study(worlds, settings, puma_base(settings, worlds.products))
+    method = make_variants(settings.study)[NO_DPO]
+    tuned = play(study, NO_DPO, method, train(study, method, "as set"))
     small = from_reference("04_puma", "04_puma", NO_DPO, worlds.tested.content_hash, worlds.tasks)
-    print(ids_note(tuned, worlds.products))
+    print("ids that are products:", share_of_known_ids({NO_DPO: tuned}, worlds.products))
     return table({settings.base.backbone: tuned, BaseSettings().backbone: small})
 
 
