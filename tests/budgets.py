@@ -12,17 +12,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # What is counted: (now, goal).
 SUMS = {
-    "lib, lines of Python": (14_218, 17_500),
+    "lib, lines of Python": (14_240, 17_500),
     "lib, files of Python": (89, 100),
-    "the old package, lines": (13_417, 0),
+    "the old package, lines": (13_149, 0),
     "persona2web, lines": (7_276, 5_500),
     "persona2web, files": (51, 30),
     "other files of lib, lines": (3_818, 3_000),
-    "tests, lines": (19_311, 11_500),
+    "tests, lines": (19_260, 11_500),
     "tests of persona2web, lines": (3_193, 1_800),
-    "notebooks, lines of code": (2_341, 1_800),
-    "notebooks, words": (18_764, 12_000),
-    "reference, tables without 09's": (92, 50),
+    "notebooks, lines of code": (2_442, 1_800),
+    "notebooks, words": (18_427, 12_000),
+    "reference, tables without 09's": (88, 50),
 }
 
 

@@ -315,6 +315,7 @@ class BenchmarkNotebook(NotebookSettings):
 
 NOTEBOOKS: dict[str, type[NotebookSettings]] = {
     "00_tour": NotebookSettings,
+    "01_data": NotebookSettings,
     "03_benchmark": BenchmarkNotebook,
 }
 

@@ -176,6 +176,20 @@ def plot_bars(
 
 
 @styled
+def plot_instructions(statistics: pd.DataFrame, *, title: str = ""):
+    """Draw the number of instructions and their length by task (PersonalWAB, Figure 4(b)).
+
+    ``statistics`` has ``task, instructions, mean_tokens``.
+    """
+    fig = plot_bars(statistics, "task", "mean_tokens", hue="task", stacked=True, ylabel="mean tokens")
+    fig.legends[0].remove()  # the axis names the types
+    for place, n in enumerate(statistics["instructions"]):
+        fig.axes[0].annotate(f"n = {n:,}", (place, 0.5), ha="center", color="white")
+    set_title(fig, title)
+    return fig
+
+
+@styled
 def plot_transitions(transitions: pd.DataFrame, *, title: str = ""):
     """Draw :func:`pwagents.results.episodes.action_transitions` (PersonalWAB, Figure 8: a chord diagram)."""
     import matplotlib.pyplot as plt

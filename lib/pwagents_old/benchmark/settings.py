@@ -7,24 +7,6 @@ from pydantic import NonNegativeInt, PositiveInt
 from pwagents.settings import Group, NotebookSettings, Players, S, player
 
 
-class ShowSettings(Group):
-    """What is shown to be read."""
-
-    example_user: NonNegativeInt = S(0, "The user to look at, by position among all users.")
-    rows: PositiveInt = S(8, "Behaviours and instructions of that user, at most.")
-    real_data: str = S(
-        "",
-        "Folder of raw Amazon reviews to compare the embedded world with, seen from the project's root; "
-        "empty or not there: not compared.",
-    )
-
-
-class DataNotebook(NotebookSettings):
-    """Notebooks 00 and 01."""
-
-    show: ShowSettings
-
-
 class ProfileSettings(Group):
     """How profiles are made, and which are shown."""
 
