@@ -12,17 +12,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # What is counted: (now, goal).
 SUMS = {
-    "lib, lines of Python": (14_240, 17_500),
+    "lib, lines of Python": (14_367, 17_500),
     "lib, files of Python": (89, 100),
-    "the old package, lines": (13_149, 0),
+    "the old package, lines": (12_636, 0),
     "persona2web, lines": (7_276, 5_500),
     "persona2web, files": (51, 30),
-    "other files of lib, lines": (3_818, 3_000),
-    "tests, lines": (19_260, 11_500),
+    "other files of lib, lines": (3_814, 3_000),
+    "tests, lines": (19_202, 11_500),
     "tests of persona2web, lines": (3_193, 1_800),
-    "notebooks, lines of code": (2_442, 1_800),
-    "notebooks, words": (18_427, 12_000),
-    "reference, tables without 09's": (88, 50),
+    "notebooks, lines of code": (2_484, 1_800),
+    "notebooks, words": (18_076, 12_000),
+    "reference, tables without 09's": (83, 50),
 }
 
 

@@ -15,6 +15,7 @@ FEW = {"n_users": 20, "n_products": 300, "population": 20, "history": [8, 20]}
 QUICK = {
     "00_tour": {"data": FEW},
     "01_data": {"data": FEW},
+    "02_profiles": {"data": FEW},
     "03_benchmark": {"data": FEW, "play": {"max_tasks": 24, "method_tasks": 6, "worlds": [0]}},
 }
 # Calls that present, and what holds titles, notes and choices of columns.

@@ -21,10 +21,6 @@ from pwagents_old.notebook.reference import find_results
 
 FOLDER = "redrawn"  # of a preset: what a notebook showed stays as it was
 _OLD = {
-    "ambiguity": "benchmark.views_02:plot_ambiguity",
-    "consistency": "benchmark.views_02:plot_consistency",
-    "item_map": "benchmark.views_02:plot_item_map",
-    "values": "benchmark.views_02:plot_values",
     "losses": "lm.trainer:plot_losses",
     "base": "orion.figures:plot_base",
     "results": "orion.figures:plot_results",
@@ -41,6 +37,7 @@ PLOTS |= {word: f"pwagents_old.{place}" for word, place in _OLD.items()}
 PLOTS |= {f"pwagents.{place}": PLOTS[word] for word, place in _OLD.items()}
 PLOTS |= {f"pwagents.evaluation.figures:plot_{word}": PLOTS[word] for word in ("intervals", "lines", "bars")}
 PLOTS |= {f"pwagents.benchmark.analyses_03:plot_{word}": PLOTS[word] for word in ("transitions", "attempts")}
+PLOTS["pwagents.benchmark.views_02:plot_values"] = PLOTS["values"]
 PLOTS["pwagents.benchmark.analyses_01:plot_instructions"] = PLOTS["instructions"]
 PLOTS["pwagents.benchmark.analyses_03:plot_accuracy"] = "pwagents_old.notebook.figures:plot_accuracy"
 

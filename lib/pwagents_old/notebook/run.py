@@ -32,5 +32,4 @@ def prepare(settings: Any) -> dict[str, str]:
         if settings.portable and base.is_small:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         return {"backbone": base.backbone}
-    profiler = getattr(getattr(settings, "players", None), "profiler", "")
-    return {"profiler": profiler} if profiler else {}
+    return {}
