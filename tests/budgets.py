@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 SUMS = {
     "lib, lines of Python": (14_367, 17_500),
     "lib, files of Python": (89, 100),
-    "the old package, lines": (12_636, 0),
+    "the old package, lines": (12_620, 0),
     "persona2web, lines": (7_276, 5_500),
     "persona2web, files": (51, 30),
     "other files of lib, lines": (3_814, 3_000),
