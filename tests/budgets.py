@@ -12,17 +12,18 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # What is counted: (now, goal).
 SUMS = {
-    "lib, lines of Python": (14_218, 17_500),
+    "lib, lines of Python": (14_367, 17_500),
     "lib, files of Python": (89, 100),
-    "the old package, lines": (13_417, 0),
+    "base_model, lines": (1_184, 1_300),
+    "the old package, lines": (12_620, 0),
     "persona2web, lines": (7_276, 5_500),
     "persona2web, files": (51, 30),
-    "other files of lib, lines": (3_818, 3_000),
-    "tests, lines": (19_311, 11_500),
+    "other files of lib, lines": (3_814, 3_000),
+    "tests, lines": (19_202, 11_500),
     "tests of persona2web, lines": (3_193, 1_800),
-    "notebooks, lines of code": (2_341, 1_800),
-    "notebooks, words": (18_764, 12_000),
-    "reference, tables without 09's": (92, 50),
+    "notebooks, lines of code": (2_486, 1_800),
+    "notebooks, words": (18_081, 12_000),
+    "reference, tables without 09's": (83, 50),
 }
 
 
@@ -31,7 +32,8 @@ def count_sums() -> dict[str, int]:
     python, tests = [*ROOT.glob("lib/**/*.py")], [*ROOT.glob("tests/**/*.py")]
     web = [file for file in python if "persona2web" in file.parts]
     old = [file for file in python if "pwagents_old" in file.parts and file not in web]
-    rest = [file for file in python if file not in web and file not in old]
+    base = [file for file in python if "base_model" in file.parts]
+    rest = [file for file in python if file not in web and file not in old and file not in base]
     kinds = (".yaml", ".html", ".css", ".js", ".jinja", ".j2")
     other = [file for file in ROOT.glob("lib/**/*") if file.suffix in kinds]
     web_tests = [file for file in tests if "persona2web" in str(file)]
@@ -47,6 +49,7 @@ def count_sums() -> dict[str, int]:
     return {
         "lib, lines of Python": count_lines(rest),
         "lib, files of Python": len(rest),
+        "base_model, lines": count_lines(base),
         "the old package, lines": count_lines(old),
         "persona2web, lines": count_lines(web),
         "persona2web, files": len(web),

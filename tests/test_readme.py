@@ -14,7 +14,6 @@ from pwagents.data.synthetic import make_world
 from pwagents.results.metrics import grade
 from pwagents.schema import Trajectory
 from pwagents.settings import load_settings, settings_values
-from pwagents_old.benchmark.settings import DataNotebook
 from pwagents_old.notebook.forecast import forecast
 from pwagents_old.notebook.preflight import kind_of
 from pwagents_old.notebook.reference import read_episodes
@@ -120,7 +119,7 @@ REPURCHASES = {
 @pytest.fixture(scope="module")
 def is_repurchase():
     """Test task of a recommendation in laptop's world -> whether its user had bought the target before."""
-    laptop = load_settings("01_data", {"preset": "laptop"}, DataNotebook)
+    laptop = load_settings("01_data", {"preset": "laptop"})
     benchmark = make_world(laptop.data, laptop.seed).benchmark
     tasks = [task for task in benchmark.tasks["test"] if task.type == "recommend"]
     return {t.task_id: t.target in {b.parent_asin for b in benchmark.history(t, "test")} for t in tasks}

@@ -127,19 +127,14 @@ class Run:
         options["note"] = f"{note} {self.notes(self.store)}".strip()
         return save_table(data, name, title=title, output_dir=self.output_dir, **options)
 
-    def show(self, data: pd.DataFrame, name: str, *, otherwise: str, **options: Any) -> None:
-        """Save and display a table; if it has no row, print ``otherwise`` and remove an earlier run's."""
-        if len(data):
-            _display(self.table(data, name, **options))
-        else:
-            print(otherwise)
-            for path in (self.output_dir / "tables").glob(f"{self.number}_{name}.*"):
-                path.unlink()
-
     def show_outcomes(self, episodes: pd.DataFrame, name: str, by: Sequence[str]) -> None:
         """Save and show how episodes ended, see :func:`count_ends`; print a line if all were scored."""
-        otherwise = f"All {len(episodes):,} episodes were scored."
-        self.show(count_ends(episodes, by), name, title="How the episodes ended", otherwise=otherwise)
+        if len(counts := count_ends(episodes, by)):
+            _display(self.table(counts, name, title="How the episodes ended"))
+        else:
+            print(f"All {len(episodes):,} episodes were scored.")
+            for path in (self.output_dir / "tables").glob(f"{self.number}_{name}.*"):
+                path.unlink()  # an earlier run's
 
     def cost(self, estimate: pd.DataFrame, players: Players) -> None:
         """Show what language models will be asked, before it is paid for; a line if none is asked.

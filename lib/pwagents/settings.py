@@ -287,6 +287,25 @@ class MethodPlayers(Players):
     user: Annotated[str, player("none", "rules")] = S("rules", "Who answers in the multi-turn track.")
 
 
+class ProfilePlayers(Players):
+    """Who makes, updates and judges profiles; offline: statistics and rules."""
+
+    profiler: Annotated[str, player("offline")] = S("offline", "Writes profiles (both papers: gpt-4o-mini).")
+    updater: Annotated[str, player("offline")] = S(
+        "offline", "Updates contextual profiles in a conversation."
+    )
+    writer: Annotated[str, player("offline")] = S("offline", "Writes instructions from profiles.")
+    judge: Annotated[str, player("offline")] = S(
+        "offline", "Judges whether profiles agree with behavior (PersonalWAB: gpt-4o-mini); offline: MiniLM."
+    )
+
+
+class ProfileSettings(Group):
+    """How profiles are made."""
+
+    max_tokens: PositiveInt = S(256, "Tokens of an item or instruction that are embedded (MiniLM: 256).")
+
+
 class PlaySettings(Group):
     """Which tasks are played, and how."""
 
@@ -421,6 +440,13 @@ class NotebookSettings(Group):
     data: DataSettings
 
 
+class ProfilesNotebook(NotebookSettings):
+    """Notebook 02."""
+
+    players: ProfilePlayers
+    profiles: ProfileSettings
+
+
 class BenchmarkNotebook(NotebookSettings):
     """Notebook 03."""
 
@@ -548,6 +574,8 @@ class PumaNotebook(NotebookSettings):
 
 NOTEBOOKS: dict[str, type[NotebookSettings]] = {
     "00_tour": NotebookSettings,
+    "01_data": NotebookSettings,
+    "02_profiles": ProfilesNotebook,
     "03_benchmark": BenchmarkNotebook,
     "04_puma": PumaNotebook,
 }

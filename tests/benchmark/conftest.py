@@ -1,21 +1,11 @@
-"""A world that is small, and large enough for its properties to show; a study of a smaller one."""
+"""A study of a small world."""
 
 import pytest
 
 from pwagents.data.synthetic import make_world
 from pwagents.notebook import Run
-from pwagents.settings import BenchmarkNotebook, WorldSettings
+from pwagents.settings import BenchmarkNotebook
 from pwagents_old.benchmark.study import Study
-
-
-@pytest.fixture(scope="session")
-def config():
-    return WorldSettings(n_users=60, n_products=1200, history=(10, 40))
-
-
-@pytest.fixture(scope="session")
-def world(config):
-    return make_world(config, seed=0)
 
 
 @pytest.fixture(scope="module")

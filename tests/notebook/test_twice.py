@@ -14,6 +14,8 @@ FEW = {"n_users": 20, "n_products": 300, "population": 20, "history": [8, 20]}
 # What makes each quick.
 QUICK = {
     "00_tour": {"data": FEW},
+    "01_data": {"data": FEW},
+    "02_profiles": {"data": FEW},
     "04_puma": {
         "data": FEW,
         "base": {"steps": 4},

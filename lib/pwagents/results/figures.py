@@ -5,6 +5,7 @@ Each gets a frame and options, and returns matplotlib's figure. A figure's file 
 """
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -91,6 +92,7 @@ def plot_lines(
     panel_size: tuple[float, float] = (8, 4.5),
     xlabel: str = "",
     ylabel: str = "",
+    title: str = "",
 ):
     """Plot a line a ``hue``: colors, dashes and (if points are few) markers differ.
 
@@ -122,7 +124,7 @@ def plot_lines(
         looks[name] = {"color": tones[tone], **cues}
 
     drawn = set()
-    for ax, (title, part) in zip(axes.flat, panels, strict=False):
+    for ax, (value, part) in zip(axes.flat, panels, strict=False):
         apart = 0.02 * np.ptp(part[x]) if "low" in data else 0.0
         for i, (name, look) in enumerate(looks.items()):
             line = part[part[hue] == name].dropna(subset=[y])
@@ -134,7 +136,7 @@ def plot_lines(
                 look = {"orient": "x", **look, "marker": marker}
                 draw_points(ax, line, y, places, **look).set_label(escape_math(name))
                 drawn.add(name)
-        ax.set(title=escape_math(title), xlabel="", ylabel=ylabel)
+        ax.set(title=escape_math(value), xlabel="", ylabel=ylabel)
     for ax in axes.flat[len(panels) :]:
         ax.remove()
     for ax in axes.flat[max(0, len(panels) - columns) : len(panels)]:  # the lowest of each column
@@ -142,6 +144,7 @@ def plot_lines(
     n_columns = 4 if color is None else data[color].nunique()  # a column of the legend a color
     handles = {escape_math(name): plt.Line2D([], [], **look) for name, look in looks.items() if name in drawn}
     legend_above(fig, handles.values(), handles, columns=min(n_columns, 4))
+    set_title(fig, title)
     return fig
 
 
@@ -175,6 +178,76 @@ def plot_bars(
     ax.set(xlabel=escape_math(label), ylabel=ylabel or escape_math(value), xlim=(-0.5, len(names) - 0.5))
     if hue is not None:
         legend_above(fig, [plt.Rectangle((0, 0), 1, 1, color=color) for color in tones.values()], tones)
+    return fig
+
+
+@styled
+def plot_instructions(statistics: pd.DataFrame, *, title: str = ""):
+    """Draw the number of instructions and their length by task (PersonalWAB, Figure 4(b)).
+
+    ``statistics`` has ``task, instructions, mean_tokens``.
+    """
+    fig = plot_bars(statistics, "task", "mean_tokens", hue="task", stacked=True, ylabel="mean tokens")
+    fig.legends[0].remove()  # the axis names the types
+    for place, n in enumerate(statistics["instructions"]):
+        fig.axes[0].annotate(f"n = {n:,}", (place, 0.5), ha="center", color="white")
+    set_title(fig, title)
+    return fig
+
+
+@styled
+def plot_values(counts: pd.DataFrame, *, title: str = ""):
+    """Draw who users are and how they shop (PersonalWAB, Figures 3 and 4(a)): a panel a field, a bar a value.
+
+    ``counts`` is of :func:`pwagents.results.profiles.count_values`.
+    """
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    fields = list(counts["field"].unique())
+    most = counts.groupby("field").size().max()
+    fig, axes = plt.subplots(1, len(fields), figsize=(4.6 * len(fields), 1.2 + 0.42 * most), squeeze=False)
+    for ax, field in zip(axes[0], fields, strict=True):
+        part = counts[counts["field"] == field]
+        part = part.assign(value=part["value"].map(escape_math))
+        sns.barplot(part, x="users", y="value", color=PALETTE[0], saturation=1, width=0.8, ax=ax)
+        ax.bar_label(ax.containers[0], fmt="{:,.0f}", padding=3, fontsize=13)
+        ax.set(title=escape_math(field), xlabel="users", ylabel="", xlim=(0, 1.2 * part["users"].max()))
+        ax.set_ylim(max(len(part), most / 2) - 0.4, -0.6)  # no bar is much thicker than another
+        ax.grid(axis="y", visible=False)
+        ax.locator_params(axis="x", nbins=4)
+    set_title(fig, title)
+    return fig
+
+
+@styled
+def plot_consistency(summary: pd.DataFrame, *, by_chance: Mapping[str, float], title: str = ""):
+    """Draw how well profiles agree with what users do (Figure 5): a panel an evaluation, a bar a method.
+
+    ``summary`` (``method, evaluation, mean, low, high``) is of one judge; dashed is ``by_chance``.
+    """
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    evaluations = list(summary["evaluation"].unique())
+    methods = [escape_math(method) for method in summary["method"].unique()]
+    size = (3.4 * len(evaluations) + 2.6, 1.6 + 0.45 * len(methods))
+    fig, axes = plt.subplots(1, len(evaluations), figsize=size, sharey=True, squeeze=False)
+    # Three rows a bar: their median is the mean, their range the interval, so that seaborn computes neither.
+    rows = summary.melt(["method", "evaluation"], ["low", "mean", "high"]).dropna()
+    rows["method"] = rows["method"].map(escape_math)
+    for ax, evaluation in zip(axes[0], evaluations, strict=True):
+        sns.barplot(
+            rows[rows["evaluation"] == evaluation], x="value", y="method", order=methods, ax=ax,
+            width=0.75, color="0.65", saturation=1, estimator="median", errorbar=("pi", 100),
+            capsize=0.2, err_kws={"color": "black", "linewidth": 2},
+        )  # fmt: skip
+        ax.axvline(by_chance[evaluation], color="black", linestyle="dashed", label="chance")
+        ax.set(title=escape_math(evaluation), xlabel="mean over users", ylabel="")
+        ax.set(xlim=(0, 1), xticks=(0, 0.5, 1))
+        ax.grid(axis="y", visible=False)
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right")
+    set_title(fig, title)
     return fig
 
 

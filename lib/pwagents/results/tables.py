@@ -138,6 +138,12 @@ def format_differences(differences: pd.DataFrame, difference: str = "difference"
     return formatted.rename(columns=names | {"n_left_out": "tasks left out"})
 
 
+def describe_difference(difference: float, low: float, high: float) -> str:
+    """Describe a difference with its interval in a sentence, and say if the interval includes 0."""
+    unclear = ", no clear difference" if low <= 0 <= high else ""
+    return f"{difference:+.2f} [{low:+.2f}, {high:+.2f}]{unclear}"
+
+
 def heading(column: str | tuple[str, str]) -> str:
     """Return a column's heading in the CSV, after the one above it, if any."""
     return ": ".join(filter(None, _levels(column)))

@@ -1,5 +1,1 @@
-"""What notebooks 01 to 03 measure of a benchmark.
-
-Its people and tasks, references, profiles, simulators, sessions, and how easily agents are led
-astray.
-"""
+"""Where agents of your own are evaluated."""

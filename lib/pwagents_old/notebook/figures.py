@@ -11,23 +11,13 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-import pandas as pd
-
 from pwagents.progress import progress
 from pwagents.results.drawing import FORMATS, PLOTS, draw_figure, write_figure
-from pwagents.results.figures import plot_intervals
 from pwagents.results.style import add_style
 from pwagents_old.notebook.reference import find_results
 
 FOLDER = "redrawn"  # of a preset: what a notebook showed stays as it was
 _OLD = {
-    "year": "benchmark.analyses_01:plot_year",
-    "instructions": "benchmark.analyses_01:plot_instructions",
-    "gains": "benchmark.analyses_01:plot_gains",
-    "ambiguity": "benchmark.views_02:plot_ambiguity",
-    "consistency": "benchmark.views_02:plot_consistency",
-    "item_map": "benchmark.views_02:plot_item_map",
-    "values": "benchmark.views_02:plot_values",
     "base": "orion.figures:plot_base",
     "results": "orion.figures:plot_results",
     "scaling": "orion.figures:plot_scaling",
@@ -43,17 +33,6 @@ PLOTS |= {word: f"pwagents_old.{place}" for word, place in _OLD.items()}
 PLOTS |= {f"pwagents.{place}": PLOTS[word] for word, place in _OLD.items()}
 PLOTS["pwagents.lm.trainer:plot_losses"] = PLOTS["losses"]
 PLOTS |= {f"pwagents.evaluation.figures:plot_{word}": PLOTS[word] for word in ("intervals", "lines", "bars")}
-PLOTS |= {f"pwagents.benchmark.analyses_03:plot_{word}": PLOTS[word] for word in ("transitions", "attempts")}
-PLOTS["pwagents.benchmark.analyses_03:plot_accuracy"] = "pwagents_old.notebook.figures:plot_accuracy"
-
-
-def plot_accuracy(rows: pd.DataFrame, by: str, of: str = ""):
-    """Draw result accuracy by task type as the committed reference of notebook 03 does."""
-    xlabel = f"result accuracy{of and f', {of}'} (95% interval)"
-    figure = plot_intervals(rows, by, hue="type", xlabel=xlabel, xlim=(0, 1))
-    if by == "history":
-        figure.axes[0].set_ylabel("behaviours in the history")
-    return figure
 
 
 def redraw(output_dir: Path, formats: Collection[str] = ("png", "svg")) -> Path:

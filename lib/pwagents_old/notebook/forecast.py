@@ -84,8 +84,8 @@ def estimate_calls(notebook: str, values: Mapping[str, Any]) -> "pd.DataFrame":
 def _work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float, int]:
     """Units of each role, seconds on a GPU, and models that are trained."""
     users, study = values.get("histories", values["data"])["n_users"], values.get("study", {})
-    if number == "02":  # two instructions for each task; eight questions a user, half of CALLS' calls each
-        return Counter(profiler=users // 2, writer=round(2 * (TRAIN + TEST) * users), judge=4 * users), 0.0, 0
+    if number == "02":  # six tasks twice; eight questions a user, half of CALLS' calls
+        return Counter(profiler=users // 2, writer=12, judge=4 * users), 0.0, 0
     if number == "03":  # seven methods in the single-turn track, eleven with a user who answers
         play, policies = values["play"], 1 + len(values["players"].get("more_policies", ()))
         tasks = play["method_tasks"] or round(TEST * users)
