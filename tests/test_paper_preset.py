@@ -152,18 +152,17 @@ def test_every_part_of_puma_ran(variants, execute, stand_ins, tmp_path):
     tables = {path.stem[3:]: pd.read_csv(path) for path in (output / "tables").glob("04_*.csv")}
 
     # A language model wrote the query of each search that is learned from, in the clone's words.
-    labels = tables["labels"].set_index("task").sum(axis=1)
     asked = [message["content"] for body in bodies for message in body["messages"]]
     queries = [text for text in asked if text.startswith("[QUERY ")]
     tasks = json.loads((stand_ins[1] / "user_instructions.json").read_text())["train"]
     searches = {task["task"] for task in tasks if task["type"] == "search"}
-    assert len(queries) == labels["search"] > 0
+    assert 0 < len(queries) == len({*queries})
     assert {text.removeprefix("[QUERY ").partition("|")[0] for text in queries} <= searches
     assert ResponseStore(output / "runs" / "replies.sqlite").models() == {"gpt-4o-mini": len({*queries})}
 
     # Every task of every type made a pair.
-    pairs = tables["pairs"].set_index("task").sum(axis=1)
-    assert pairs.to_dict() == labels.to_dict() and set(pairs.index) == {"search", "recommend", "review"}
+    files = [*(output / "models").glob("puma-samples-*/scores.json")]
+    assert {len(json.loads(file.read_text())) for file in files} == {SIZES["study"]["train_tasks"]}
 
     # Whoever stands in Tables 5 and 6 was trained: steps were made, and moved the weights.
     lines = (output / "runs" / "04_puma.jsonl").read_text().splitlines()
@@ -182,16 +181,14 @@ def test_every_part_of_puma_ran(variants, execute, stand_ins, tmp_path):
     assert kinds["puma-dpo"] == len(trained) - 1
 
     # No row of ours has an empty cell.
-    expected = (
-        {"table_3": 2, "table_5": 2} if variants == "few" else {"table_3": 2, "table_5": 4, "table_6": 2}
-    )
+    expected = {"table_5": 2} if variants == "few" else {"table_5": 4, "table_6": 2}
     for name, n in expected.items():
         table = tables[name]
         ours = table[table["backbone"] == "llama"]
         assert len(ours) == n and not ours.isna().any(axis=None), f"{name}\n{ours}"
-    single = tables["single_turn"]
-    assert not single[~single["method"].str.startswith("Reference")].isna().any(axis=None)
-    assert tables["differences"]["difference"].notna().all() and tables["preferences"].notna().all(axis=None)
+    single = tables["single_turn"].set_index("row")
+    ours = single[single["backbone"] == "llama"].filter(regex="(function|result) accuracy$")
+    assert len(ours) > len(trained) and not ours.isna().any(axis=None)
     actions = [record["trajectory"]["steps"][0]["action"] for record in records if record["method"] == "PUMA"]
     assert any(action["name"] for action in actions)  # step 1 has learned to name functions
 

@@ -486,8 +486,8 @@ class PumaStudySettings(Group):
     )
     variants: Literal["few", "all"] = S(
         "all",
-        "few: PUMA and PUMA+. all: also each switch and each ablation by itself, other lengths of the "
-        "memory, and all seeds, all of which are trained.",
+        "few: PUMA, PUMA+ and PUMA without DPO. all: also each switch and each ablation by itself, other "
+        "lengths of the memory, and all seeds, all of which are trained.",
     )
     seeds: Seeds = S(
         (0,),
@@ -495,8 +495,7 @@ class PumaStudySettings(Group):
     )
     worlds: tuple[NonNegativeInt, ...] = S(
         (),
-        "Seeds of whole embedded worlds, data and trainings, among all variants; with them, PUMA is also "
-        "trained where nothing is bought twice. None: only the world at hand.",
+        "Seeds of whole synthetic worlds, data and trainings, among all variants; none: the one at hand.",
     )
     memory_tokens: PositiveInt = S(768, "Tokens that a memory is cut to. The paper's best: 768.")
     memory_lengths: Numbers = S(

@@ -167,8 +167,10 @@ def test_trainings_beside_each_other_have_their_study(models, study, ship, monke
     assert made == [[task.task_id for task in study.train_tasks[:n]] for n in (1, 2)]
 
 
-# What decides nothing, or stands in a key by itself: data by their hash, settings by their values.
+# What decides nothing, or stands in a key by itself: data by their hash, settings by their values, the base
+# model (whose texts are in PUMA's form, too) by its weights.
 ASIDE = (
+    *("base_model", "puma"),
     *("code", "data", "engine", "errors", "files", "portable", "progress", "project"),
     *("results", "settings", "store", "tasks", "urls"),
 )

@@ -26,7 +26,6 @@ from pwagents.puma.prompts import load_prompts
 from pwagents.schema import Benchmark, Product, Protocol, Task
 from pwagents.settings import LabelKind, PumaNotebook
 from pwagents.shop.environment import Environment, Shop
-from pwagents.shop.sasrec import Recommender, RecommendersByTime, purchases_of_strangers
 from pwagents.shop.search import build_search_engine
 
 
@@ -94,6 +93,8 @@ def purchases_to_learn_from(worlds: Worlds) -> dict[str, list[str]]:
 
     What parameters achieve must not come from a recommender that has seen the answer.
     """
+    from pwagents.shop.sasrec import purchases_of_strangers  # imports torch
+
     world, date = worlds.learned, worlds.date
     first = {task.user_id: world.first_task(task.user_id, "train") for task in world.tasks["train"]}
     users = {
@@ -119,6 +120,8 @@ class Study:
     """
 
     def __init__(self, worlds: Worlds, settings: PumaNotebook, base: Path):
+        from pwagents.shop.sasrec import Recommender, RecommendersByTime  # imports torch
+
         self.worlds, self.settings, self.base, self.seed = worlds, settings, base, settings.seed
         self.base_name = LocalModel(base).name
         shop, seed, cache = settings.shop, settings.seed, settings.output_dir / "cache"
