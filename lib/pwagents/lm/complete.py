@@ -19,7 +19,7 @@ Write = Callable[[list[str], int], list[list[str]]]  # prompts, seed -> completi
 
 
 def draws_alone() -> bool:
-    """Whether vLLM writes, which draws independent samples in the place of beams."""
+    """Return whether vLLM writes, which draws independent samples in the place of beams."""
     import torch
 
     return find_spec("vllm") is not None and torch.cuda.is_available()

@@ -30,7 +30,7 @@ class Example(NamedTuple):
 
     @property
     def labels(self) -> list[int]:
-        """The tokens that the loss is on; :data:`NO_LOSS` in place of the others."""
+        """Return the tokens that the loss is on; :data:`NO_LOSS` in place of the others."""
         return [token if written else NO_LOSS for token, written in zip(*self, strict=True)]
 
 

@@ -37,7 +37,7 @@ class Begun(NamedTuple):
 
     @property
     def function(self) -> str:
-        """The function that the task really asks for."""
+        """Return the function that the task really asks for."""
         return FUNCTION_OF[self.task.type]
 
 
@@ -111,7 +111,7 @@ def make_labels(
 
 
 def bought_before(begun: Begun, products: Mapping[str, Product]) -> bool:
-    """Whether the target, or a product of its title, stands in the user's past."""
+    """Return whether the target, or a product of its title, stands in the user's past."""
     names = _names(products[begun.task.target])
     return any(names & _names(products[behavior.parent_asin]) for behavior in begun.state.history)
 

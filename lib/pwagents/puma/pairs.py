@@ -52,7 +52,7 @@ class Pair(NamedTuple):
 
     @property
     def outcome(self) -> Outcome:
-        """What the pair teaches: something, nothing sure, nothing at all."""
+        """Say what the pair teaches: something, nothing sure, nothing at all."""
         if self.best > self.worst:
             return "differs"
         return "one text" if self.chosen == self.rejected else "tie"

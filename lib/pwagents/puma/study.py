@@ -50,7 +50,7 @@ class Worlds:
 
     @property
     def products(self) -> Mapping[str, Product]:
-        """Of both."""
+        """Return the products of both."""
         return {**self.learned.products, **self.tested.products}
 
 
@@ -134,8 +134,8 @@ class Study:
         # A reported score is computed alone, to the last bit; the many candidates of DPO are not reported.
         at_once = Embedder(cache, max_tokens=512, batch_size=64)
         always = RecommendersByTime([0], [recommender])
-        self.learning_shop = Shop(worlds.learned, engine, always, at_once, shop.observation)
-
+        parts = (engine, always, at_once, shop.observation, self.shop.published, self.shop.published_hashes)
+        self.learning_shop = Shop(worlds.learned, *parts)
         self.prompts = load_prompts(settings.study.official_repo)
         embedder = Embedder(cache, shop.max_tokens, batch_size=64)
         self.memory = TaskMemory(worlds.products, embedder, read_tokenizer(base), self.prompts.texts)

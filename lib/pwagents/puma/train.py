@@ -120,7 +120,7 @@ def choose_preferences(study: Study, writer: Path, method: Method) -> tuple[str,
         row |= {"accuracy": float("nan"), "margin": float("nan")}
         if judges and model != writer:
             on_judges = evaluate_pairs(model, pair_rows(study, judges, method), preferences.training)
-            row |= {name: on_judges[name] for name in ("accuracy", "margin")}
+            row |= {measure: on_judges[measure] for measure in ("accuracy", "margin")}
         measured.append(row)
     table = pd.DataFrame(measured)
     return table.loc[table["accuracy"].fillna(-1).idxmax(), "preferences"], table

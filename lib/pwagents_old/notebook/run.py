@@ -1,6 +1,6 @@
 """Begin the run of a notebook that has not moved yet.
 
-settings, run = start("01_data", globals(), DataNotebook)           # first cell after the parameters
+settings, run = start("05_orion_sft", globals(), SftNotebook)           # first cell after the parameters
 """
 
 from collections.abc import Mapping

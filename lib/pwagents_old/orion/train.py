@@ -33,7 +33,7 @@ from pwagents.base_model.pretrain import base_model
 from pwagents.lm.card import write_card
 from pwagents.base_model.dialogues import DialogueText, dialogue_tokenizer
 from pwagents.base_model.exercises import ids_and_titles
-from pwagents.lm.memory import Plan
+from pwagents.lm.gpu_memory import Plan
 from pwagents.lm.launch import launch, side_by_side
 from pwagents.settings import SftSettings, deciding
 from pwagents.lm.train import fine_tune
@@ -356,6 +356,6 @@ def base_size(settings: OrionSettings) -> "PretrainedConfig | Path":
 
 
 def episode_plan(settings: OrionSettings, config: RlSettings) -> Plan:
-    """A training by rewards, for :func:`pwagents.lm.memory.require_fit`."""
+    """A training by rewards, for :func:`pwagents.lm.gpu_memory.require_fit`."""
     length = settings.play.episode_tokens + settings.play.turn_tokens + _PROMPT_TOKENS
     return Plan(config, length, episodes=min(settings.play.batch_size, config.episodes // config.n_gpus))
