@@ -22,10 +22,10 @@ import pandas as pd
 from pwagents import portable
 from pwagents.base_model.exercises import puma_base
 from pwagents.data.splits import sample_tasks
-from pwagents.puma.methods import NO_DPO, make_variants
 from pwagents.puma.play import play
 from pwagents.puma.study import Study, load_worlds
 from pwagents.puma.train import train
+from pwagents.puma.variants import NO_DPO, make_variants
 from pwagents.results.episodes import records_frame, share_of_known_ids
 from pwagents.results.statistics import by_task
 from pwagents.schema import Task

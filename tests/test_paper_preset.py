@@ -180,6 +180,10 @@ def test_every_part_of_puma_ran(variants, execute, stand_ins, tmp_path):
     assert kinds["puma-function"] == len(trained) and kinds["puma-sft"] == 1
     assert kinds["puma-dpo"] == len(trained) - 1
 
+    # Notebook 03 finds the function that step 1 named for each test task.
+    functions = json.loads((output / "runs" / "04_functions.json").read_text())
+    assert len(functions) == SIZES["study"]["test_tasks"]
+
     # No row of ours has an empty cell.
     expected = {"table_5": 2} if variants == "few" else {"table_5": 4, "table_6": 2}
     for name, n in expected.items():

@@ -116,13 +116,21 @@ def test_accelerate_takes_our_configurations(name, project_root):
     assert name != "single" or (arguments.gpu_ids == "0" and not arguments.multi_gpu)
 
 
+def test_a_training_that_asks_for_processes_starts_them_and_they_start_no_others(
+    base, tmp_path, monkeypatch, project_root
+):
+    monkeypatch.setenv("PYTHONPATH", f"{project_root}:{project_root / 'lib'}")
+    few = tiny.sft(max_steps=1, per_device_train_batch_size=1).changed(n_gpus=2, sharding="cpu")
+    fine_tune(base, ROWS[:4], few, tmp_path / "two")
+    # Of four rows a step takes two: one in each of two processes.
+    assert pd.read_csv(tmp_path / "two" / "log.csv")["epoch"][0] == 0.5
+    monkeypatch.setenv("PWAGENTS_LAUNCHED", "1")
+    assert not launch(count_processes, {"folder": tmp_path}, n_gpus=2, sharding="cpu")
+
+
 def test_a_call_is_refused_before_anything_starts(base, tmp_path, monkeypatch):
-    two = tiny.sft().changed(n_gpus=2)
-    fine_tune(
-        base, ROWS, two.changed(trainer={"max_steps": 1}), tmp_path / "here"
-    )  # without a GPU: in this process
-    assert (tmp_path / "here" / "log.csv").exists()
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    two = tiny.sft().changed(n_gpus=2)
     with pytest.raises(ValueError, match="n_gpus is 2; expected at most 1"):
         fine_tune(base, ROWS, two, tmp_path)
     with pytest.raises(DataError, match="expected at least one"):

@@ -101,7 +101,7 @@ EMPTY = [{**row, "over pipelines": None} for row in PIPELINES]
 def test_a_table_is_compared_with_the_reference(save, verdicts, table, ours, theirs, expected):
     save("laptop", table, *ours)
     save("reference", table, *theirs)
-    save("reference", "04_seeds", {"method": "b", "mean": 0.5})  # not made here: it is passed over
+    save("reference", "04_noise_floor", {"method": "b", "mean": 0.5})  # not made here: it is passed over
     assert verdicts() == expected
 
 
@@ -152,8 +152,8 @@ def test_a_mean_over_part_of_its_tasks_is_compared_with_nothing(save, verdicts, 
     save("laptop", "03_references", {"method": "a", "mean": 0.9, "n_missing": 3})
     save("reference", "03_references", {"method": "a", "mean": 0.5, "n_missing": 0})
     assert verdicts() == [("method", "OK"), ("mean", "part"), ("n_missing", "part")]
-    save("laptop", "04_seeds", {"method": "a", "mean": 0.9})
-    save("reference", "04_seeds", {"method": "a", "mean": 0.5, "n_missing": 1})
+    save("laptop", "04_noise_floor", {"method": "a", "mean": 0.9})
+    save("reference", "04_noise_floor", {"method": "a", "mean": 0.5, "n_missing": 1})
     assert [verdict for _, verdict in verdicts()] == 2 * ["OK", "part", "part"]
     code, said = command()
     assert code == 0 and "0.9, expected 0.5 (over part of the tasks: not compared)" in said

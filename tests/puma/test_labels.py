@@ -20,21 +20,16 @@ from .conftest import CIRCUMSTANCES, Words, begun_of, memory_of
 
 
 def label(world, memory, model, prompts, split):
-    """Of a test task's search the published script's label is the title, a placeholder."""
-
-    def titles(searches):
-        return [world.products[each.task.target].title for each in searches]
-
-    write = partial(llm_queries, model, memory, prompts) if split == "train" else titles
+    write = partial(llm_queries, model, memory, prompts)
     return make_labels("published", [*begun_of(world, split).values()], memory, write)[0]
 
 
 def test_published_labels_are_those_worked_out_by_hand(world, memory, begun):
     model, prompts = ScriptedModel(["a query", " "]), load_prompts()
-    made = [each for split in ("train", "test") for each in label(world, memory, model, prompts, split)]
-    expected = {row[0]: row[-1] for rows in CIRCUMSTANCES["tasks"].values() for row in rows}
+    made = label(world, memory, model, prompts, "train")
+    expected = {row[0]: row[-1] for row in CIRCUMSTANCES["tasks"]["train"]}
     assert {each.begun.task.task_id: as_text(each.parameter) for each in made} == expected
-    # A query is written from instruction and memory, which is not cut; of a test task there is none.
+    # A query is written from instruction and memory, which is not cut.
     (request,), past = model.requests, begun["query"].state.history
     (message,), titles = request.messages, [world.products[each.parent_asin].title for each in past]
     assert message["role"] == "system" and request.sampling == {"temperature": 0.0}
@@ -76,7 +71,10 @@ def test_the_published_script_makes_the_same_prompts_and_labels(world, tmp_path,
             recall = memory.recall(begun.state, begun.function, method)
             assert prompts.parameter(begun.state, begun.function, recall) == row["prompt"]
             uncut = memory.recall(begun.state, begun.function, method.changed(memory_tokens=10**6))
-            assert (uncut.text, as_text(parameter)) == (row["mem"], row["target"])
+            assert uncut.text == row["mem"]
+            # Of a test task's search the script's label is the title, a placeholder: none is made here.
+            if split == "train" or begun.function != SEARCH:
+                assert as_text(parameter) == row["target"]
 
 
 def leak_free_of(begun, memory, write=None):

@@ -12,11 +12,12 @@ from pwagents.errors import DataError, SettingsError
 from pwagents.llm.folder import read_model
 from pwagents.lm import complete as complete_module
 from pwagents.puma import agent as agent_module
-from pwagents.puma.methods import NO_DPO, PUMA, Method
-from pwagents.puma.methods import make_variants as methods_of
+from pwagents.puma.methods import Method
 from pwagents.puma.play import PLAIN, make_agent, play, play_anew, play_at_once
 from pwagents.puma.study import Study, Worlds, load_worlds
 from pwagents.puma.train import Trained, train
+from pwagents.puma.variants import NO_DPO, PUMA
+from pwagents.puma.variants import make_variants as methods_of
 from pwagents.results.episodes import mark_targets, records_frame
 from pwagents.schema import Action, Review
 from pwagents.settings import load_settings, project_path, settings_values
@@ -144,12 +145,13 @@ def test_other_worlds_are_made_trained_and_tested_anew(tiny, tmp_path):
     here = tiny.changed(output_dir=tmp_path)
     control = here.changed(data=here.data.changed(n_products=1500, repurchase=0.0)).seeded(1)
     runs = {"as it is": here, "control": control}
-    played = play_anew(other_world, runs, [PLAIN, NO_DPO], partial(train, preferences="as set"))
+    methods = {NO_DPO: methods_of(here.study)[NO_DPO]}
+    played = play_anew(other_world, runs, methods, partial(train, preferences="as set"), plain=True)
     tasks = [{record.task_id for record in records} for _, records in played.values()]
     assert not tasks[0] & tasks[1] and all(len(each) == 6 for each in tasks)
     assert all({record.method for record in records} == {PLAIN, NO_DPO} for _, records in played.values())
-    theirs, records = played["control"]
-    assert set(mark_targets(records_frame(records), theirs.worlds.tested)["target"]) == {"new"}
+    tested, records = played["control"]
+    assert set(mark_targets(records_frame(records), tested)["target"]) == {"new"}
 
 
 def test_notebook_03_reads_the_functions_that_step_1_named(world, tmp_path):

@@ -10,7 +10,6 @@ from pwagents.puma import train as module
 from pwagents.puma.agent import call_of
 from pwagents.puma.labels import as_text
 from pwagents.puma.memory import RECOMMEND, SEARCH
-from pwagents.puma.methods import NO_DPO, NO_MEMORY, NO_SFT, PLUS, PUMA, UNTUNED, make_variants
 from pwagents.puma.pairs import carry_out, choose_pair, split_pairs
 from pwagents.puma.study import Study, load_worlds, purchases_to_learn_from
 from pwagents.puma.train import (
@@ -22,6 +21,7 @@ from pwagents.puma.train import (
     preferred,
     train,
 )
+from pwagents.puma.variants import NO_DPO, NO_MEMORY, NO_SFT, PLUS, PUMA, UNTUNED, make_variants
 from pwagents.results.episodes import share_of_known_ids
 from pwagents.schema import Action
 from pwagents.settings import PreferenceSettings

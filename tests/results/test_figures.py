@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pwagents.results.figures import plot_bars, plot_intervals, plot_lines
+from pwagents.results.figures import plot_bars, plot_intervals, plot_lines, plot_losses
 from pwagents.results.style import COLORS
 
 matplotlib.use("Agg")
@@ -76,6 +76,16 @@ def test_bars_keep_the_order_of_the_frame(stacked):
     assert second[1].get_height() == pytest.approx(0.03) and ax.get_ylabel() == "accuracy"
     above = {round(bar.get_y(), 6) for bar in (*first[:2], *second[:2])} - {0}
     assert bool(above) == stacked
+
+
+def test_losses_of_preferences_have_a_panel_of_their_own_if_there_are_others():
+    names = ["SFT: PUMA", "SFT: PUMA", "DPO: PUMA", "DPO: PUMA"]
+    losses = pd.DataFrame({"training": names, "step": [1, 10, 1, 5], "loss": [3.0, 1.0, 0.69, 0.6]})
+    both, of_pairs = plot_losses(losses, "It falls"), plot_losses(losses[2:])
+    left, right = both.axes
+    assert (left.get_ylabel(), right.get_ylabel()) == ("loss (nats a token)", "loss (nats a pair)")
+    assert [ax.get_title() for ax in both.axes] == ["", ""] and left.get_ylim()[0] == 0
+    assert [ax.get_ylabel() for ax in of_pairs.axes] == ["loss (nats a pair)"]
 
 
 def test_a_line_a_hue_and_a_panel_a_value_with_one_look_in_all():

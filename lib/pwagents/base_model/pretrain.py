@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 LOG = "base_log.csv"
 # Beside it, the first texts stand in the key (:func:`content_hash`), and what they are made of through them.
 CODE = (
+    "portable",
     "seeds",
     *(f"base_model.{name}" for name in ("dialogues", "exercises", "pretrain", "small")),
     *(f"lm.{name}" for name in ("packed", "tokens")),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from transformers import Trainer
 
 # The modules that decide what comes out of a training, for its key.
-CODE = ("portable", "schema", "seeds", "llm.fence", "llm.folder")
+CODE = ("portable", "seeds", "llm.fence", "llm.folder")
 CODE += tuple(f"lm.{name}" for name in ("load", "packed", "tokens", "train"))
 LOGGED = ("step", "epoch", "loss", "learning_rate", "grad_norm")  # columns of log.csv
 LOGGED_OF_PAIRS = (*LOGGED, "rewards/accuracies", "rewards/margins")

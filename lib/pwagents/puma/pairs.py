@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 CODE = (*AGENT, "data.splits", "shop.score", "puma.pairs")
 SCORES = "scores.json"
-Outcome = Literal["differs", "tie", "one text"]  # of a pair: what it teaches
+PairOutcome = Literal["differs", "tie", "one text"]  # of a pair: what it teaches
 
 
 class Pair(NamedTuple):
@@ -51,7 +51,7 @@ class Pair(NamedTuple):
     worst: float
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> PairOutcome:
         """Say what the pair teaches: something, nothing sure, nothing at all."""
         if self.best > self.worst:
             return "differs"
@@ -107,12 +107,13 @@ def sample_pairs(
     prompts = [study.prompt(each, method, with_product=told) for each in begun]
     sampling = {"temperature": preferences.temperature, "beams": preferences.candidates}
     sampling |= {"seed": preferences.seed, "max_new_tokens": config.max_new_tokens}
+    sampling["batch_size"] = config.batch_size
     shop, memory = study.learning_shop, study.memory
     start = partial(Environment, shop, protocol=protocol, split="train")
 
     def make(folder: Path) -> None:
         store = folder / "completions.jsonl"
-        sampled = complete(whole, prompts, batch_size=config.batch_size, store=store, **sampling)
+        sampled = complete(whole, prompts, store=store, **sampling)
         beam_of = [*zip(begun, sampled, strict=True)]
         reviews = {text for each, texts in beam_of if each.function == REVIEW for text in texts}
         shop.embedder.encode(sorted(reviews), show_progress=True)  # in one go
@@ -127,7 +128,8 @@ def sample_pairs(
     facts = {"writer": study.name_of(writer), "prompts": hash_of(prompts), "ids": method.ids}
     facts |= {"sampling": sampling, "independent": draws_alone(), "code": CODE}
     facts |= {"data": study.worlds.learned.content_hash, "shop": study.settings.shop.model_dump()}
-    facts |= {"protocol": protocol, "seed": study.seed} | shop.facts(protocol)
+    facts |= {"protocol": protocol, "seed": study.seed, "read": shop.embedder.max_tokens}
+    facts |= shop.facts(protocol)
     only = study.settings.stored_runs_only
     folder = made(study.models, "puma-samples", facts, make, stored_only=only)
     scores = json.loads((folder / SCORES).read_text("utf-8"))

@@ -14,8 +14,8 @@ from pwagents.lm.launch import side_by_side
 from pwagents.puma.agent import CODE as AGENT
 from pwagents.puma.agent import PumaAgent
 from pwagents.puma.labels import Begun, begin_tasks
-from pwagents.puma.methods import Method, make_variants
-from pwagents.schema import Action, Protocol, Task, Trajectory
+from pwagents.puma.methods import Method
+from pwagents.schema import Action, Benchmark, Protocol, Task, Trajectory
 from pwagents.settings import PumaNotebook
 from pwagents.shop.environment import Environment
 from pwagents.store import Episode, episodes
@@ -108,9 +108,11 @@ def play_at_once(
 def play_anew(
     make_study: Callable[[PumaNotebook], "Study"],
     runs: Mapping[Any, PumaNotebook],
-    names: Sequence[str],
+    methods: Mapping[str, Method],
     train: Callable[["Study", Method], "Trained"],
-) -> dict[Any, tuple["Study", list[Episode]]]:
+    *,
+    plain: bool = False,
+) -> dict[Any, tuple[Benchmark, list[Episode]]]:
     """Train variants in several runs, and let them play the test tasks of each.
 
     What was trained is found again. Trainings of the small model run beside each other.
@@ -118,31 +120,30 @@ def play_anew(
     Args:
         make_study: makes a run's study from its settings; processes get it by pickle.
         runs: a seed or the name of a world -> its settings.
-        names: of variants (:func:`pwagents.puma.methods.make_variants`), and :data:`PLAIN`.
+        methods: the variants, by their names in tables.
         train: :func:`pwagents.puma.train.train` with the name of a setting of DPO.
+        plain: let the plain agent play, too.
 
     Returns:
-        Run -> its study and episodes.
+        Run -> the benchmark that was tested in, and the episodes.
     """
-    first, trainings = next(iter(runs.values())), partial(_train_all, make_study, names, train)
+    first, trainings = next(iter(runs.values())), partial(_train_all, make_study, methods, train)
     trained = side_by_side(trainings, [*runs.values()], first.base, stored_only=first.stored_runs_only)
     played = {}
     for (run, settings), models in zip(runs.items(), trained, strict=True):
-        study, methods, records = make_study(settings), make_variants(settings.study), []
-        for name in names:
-            if name == PLAIN:
-                records += play_plain(study, make_plain_agent(study))
-            else:
-                records += play(study, name, methods[name], models[name])
-        played[run] = study, records
+        study = make_study(settings)
+        records = play_plain(study, make_plain_agent(study)) if plain else []
+        for name, method in methods.items():
+            records += play(study, name, method, models[name])
+        played[run] = study.worlds.tested, records
     return played
 
 
 def _train_all(
     make_study: Callable[[PumaNotebook], "Study"],
-    names: Sequence[str],
+    methods: Mapping[str, Method],
     train: Callable[["Study", Method], "Trained"],
     settings: PumaNotebook,
 ) -> dict[str, "Trained"]:
-    study, methods = make_study(settings), make_variants(settings.study)
-    return {name: train(study, methods[name]) for name in names if name != PLAIN}
+    study = make_study(settings)
+    return {name: train(study, method) for name, method in methods.items()}
