@@ -170,9 +170,8 @@ def test_the_summary_says_what_the_notebooks_tables_say():
         assert values[name, "mean"] == pytest.approx(sum(three) / 3, abs=1e-5), name
     references = {"search": "instruction alone", "recommend": "repeat", "review": "same product"}
     for task, rule in references.items():
-        assert values["instruction", task] == trained.loc[f"Reference: {rule}", f"{task}: result accuracy"], (
-            task
-        )
+        of_rule = trained.loc[f"Reference: {rule}"]
+        assert values["instruction", task] == of_rule[f"{task}: result accuracy"], task
     searches = table("06_results").set_index("method")["search: result accuracy"]
     orion = {f"orion_{method.lower()}": method for method in ("SFT", "PPO", "GRPO")}
     for name, method in (orion | {"base": "Base", "teacher": "Teacher"}).items():

@@ -122,8 +122,7 @@ def test_a_training_that_asks_for_processes_starts_them_and_they_start_no_others
     monkeypatch.setenv("PYTHONPATH", f"{project_root}:{project_root / 'lib'}")
     few = tiny.sft(max_steps=1, per_device_train_batch_size=1).changed(n_gpus=2, sharding="cpu")
     fine_tune(base, ROWS[:4], few, tmp_path / "two")
-    # Of four rows a step takes two: one in each of two processes.
-    assert pd.read_csv(tmp_path / "two" / "log.csv")["epoch"][0] == 0.5
+    assert pd.read_csv(tmp_path / "two" / "log.csv")["epoch"][0] == 0.5  # two of four rows: one a process
     monkeypatch.setenv("PWAGENTS_LAUNCHED", "1")
     assert not launch(count_processes, {"folder": tmp_path}, n_gpus=2, sharding="cpu")
 

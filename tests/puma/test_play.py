@@ -26,13 +26,9 @@ from pwagents.shop.sasrec import RecommendersByTime
 
 from .conftest import CIRCUMSTANCES, changed, make_benchmark, memory_of
 
-GROUPS = ("data", "shop", "players", "base", "study", "identify", "sft", "dpo")
-GIVEN = {"preset": "laptop", "source": "", "data_dir": "", "output_dir": "", "seed": None}
-GIVEN |= {"stored_runs_only": False, **{group: {} for group in GROUPS}}
-
 
 def load(**parameters):
-    return load_settings("04_puma", GIVEN | parameters)
+    return load_settings("04_puma", {"preset": "laptop"} | parameters)
 
 
 def test_the_paper_preset_has_the_scripts_values():
@@ -156,10 +152,10 @@ def test_other_worlds_are_made_trained_and_tested_anew(tiny, tmp_path):
 
 def test_notebook_03_reads_the_functions_that_step_1_named(world, tmp_path):
     tasks, named = world.tasks["test"], ["add_product_review", ""]
-    named_for = {task.instruction: name for task, name in zip(tasks, named, strict=True)}
-    (tmp_path / "functions.json").write_text(json.dumps(named_for))
-    assert list(read_functions(str(tmp_path / "functions.json"), tasks).values()) == named
+    file = tmp_path / "functions.json"
+    file.write_text(json.dumps({task.instruction: name for task, name in zip(tasks, named, strict=True)}))
+    assert list(read_functions(str(file), tasks).values()) == named
     other = tasks[0].model_copy(update={"instruction": "Something else."})
     with pytest.raises(DataError, match="no function for its instruction"):
-        read_functions(str(tmp_path / "functions.json"), [other])
+        read_functions(str(file), [other])
     assert read_functions("", tasks) == read_functions(str(tmp_path / "none.json"), tasks) == {}

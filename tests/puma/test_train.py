@@ -108,7 +108,6 @@ def test_rows_are_prompts_in_plain_text_and_bare_parameters(study, made):
     bare = parameter_rows(study, made.methods[NO_MEMORY])
     assert [row["completion"] for row in bare] == [row["completion"] for row in rows]
     assert all("Memory: \n" in row["prompt"] for row in bare)
-    # Numbers take the place of ids.
     numbered = [row for row in parameter_rows(study, made.methods[PLUS]) if RECOMMEND in row["prompt"]]
     assert numbered and all(n.strip().isdigit() for row in numbered for n in row["completion"].split(","))
     assert not any(asin in row["prompt"] for row in numbered for asin in study.memory.products)

@@ -129,9 +129,8 @@ MACHINERY |= {"lm.launch"}  # it starts processes
 def test_every_module_that_a_deciding_one_imports_is_in_the_key(modules):
     """Also one that gives constants alone, in which nothing runs."""
     graph = grimp.build_graph("pwagents", exclude_type_checking_imports=True)
-    for name in MACHINERY:
-        if f"pwagents.{name}" in graph.modules:
-            graph.remove_module(f"pwagents.{name}")
+    for name in graph.modules & {f"pwagents.{name}" for name in MACHINERY}:
+        graph.remove_module(name)
     imported = set().union(*(graph.find_upstream_modules(f"pwagents.{module}") for module in modules))
     names = {module.removeprefix("pwagents.") for module in imported}
     assert names <= {*modules}
@@ -160,7 +159,7 @@ QUICK = {
     "study": {"variants": "few", "test_tasks": 9, "train_tasks": 12, "timed_tasks": 1},
     "dpo": {"train_tasks": 8, "variants": []},
 }
-# What each notebook stores. The small base model's texts stand in its key by what they are.
+# What each stores; but for the small base model, whose texts stand in its key by what they are.
 STORED = {
     "03_benchmark": {"03_single_turn.jsonl", "03_methods_multi_turn.jsonl", "sasrec"},
     "04_puma": {"04_puma.jsonl", "puma-function", "puma-sft", "puma-merged", "puma-samples", "puma-dpo"},
