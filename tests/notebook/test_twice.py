@@ -19,7 +19,7 @@ QUICK = {
     "04_puma": {
         "data": FEW,
         "base": {"steps": 4},
-        "study": {"variants": "all", "test_tasks": 9, "train_tasks": 12, "timed_tasks": 1},
+        "study": {"variants": "few", "test_tasks": 9, "train_tasks": 12, "timed_tasks": 1},
         "dpo": {"train_tasks": 8, "variants": []},
     },
     "03_benchmark": {"data": FEW, "play": {"max_tasks": 24, "method_tasks": 6, "worlds": [0]}},
