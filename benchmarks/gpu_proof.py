@@ -1,4 +1,5 @@
 """What the papers' trainings take on one GPU, beside the forecast of memory: a JSON line a part, no network.
+(Of several GPUs make one visible: CUDA_VISIBLE_DEVICES=0.)
 
     .venv/bin/python benchmarks/gpu_proof.py [orion_grpo orion_sft_full ...] [--tiny]  # none: 4 minutes
 
