@@ -191,8 +191,7 @@ def stale_files(reference: Path) -> list[str]:
     rows = [*read_lines(reference / "timings" / "journal.jsonl")]  # a notebook that ran in parts has several
     ran = {row["notebook"][:2] for row in rows}
     made = {table for row in rows for table in row.get("tables", ())}
-    files = (reference / "tables").glob("*.csv")
-    stale = (path.stem for path in files if path.name[:2] in ran and path.stem not in made)
+    stale = {path.stem for path in (reference / "tables").glob("*.csv") if path.name[:2] in ran} - made
     return [f"{table} is stale: the reference's own run did not make it" for table in sorted(stale)]
 
 
