@@ -23,6 +23,7 @@ from pwagents import portable
 from pwagents.base_model.exercises import puma_base
 from pwagents.data.splits import sample_tasks
 from pwagents.puma.play import play
+from pwagents.puma.prompts import load_prompts
 from pwagents.puma.study import Study, load_worlds
 from pwagents.puma.train import train
 from pwagents.puma.variants import NO_DPO, make_variants
@@ -62,7 +63,7 @@ def puma(output: Path) -> pd.DataFrame:
     settings = load("04_puma", PumaNotebook, output, PUMA)
     worlds = load_worlds(settings)
     worlds = replace(worlds, tasks=sample_tasks(worlds.tasks, PUMA_TASKS, settings.seed))
-    study = Study(worlds, settings, puma_base(settings, worlds.products))
+    study = Study(worlds, settings, puma_base(settings, worlds.products), load_prompts())
     method = make_variants(settings.study)[NO_DPO]
     tuned = play(study, NO_DPO, method, train(study, method, "as set"))
     small = from_reference("04_puma", "04_puma", NO_DPO, worlds.tested.content_hash, worlds.tasks)

@@ -15,6 +15,7 @@ from pwagents.base_model.small import make_small_model
 from pwagents.data.amazon import load_amazon
 from pwagents.data.splits import parting_date
 from pwagents.puma import study as puma_study
+from pwagents.puma.prompts import load_prompts
 from pwagents.puma.study import Study, load_worlds
 from pwagents.puma.train import parameter_rows
 from pwagents.puma.variants import make_variants as methods_of
@@ -113,7 +114,7 @@ def test_puma_learns_nothing_from_a_tested_users_future(
 
     make_small_model(tokenizer, 0).save_pretrained(tmp_path / "base")
     tokenizer.save_pretrained(tmp_path / "base")
-    study = Study(worlds, settings, tmp_path / "base")
+    study = Study(worlds, settings, tmp_path / "base", load_prompts())
     rows = [parameter_rows(study, method) for method in methods_of(settings.study).values()]
     seen = times_of_markers(*study.begun, *rows)
     assert seen and max(seen) < date

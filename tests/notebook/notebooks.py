@@ -10,6 +10,20 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted(
     path.stem for path in (ROOT / "notebooks").glob("*.ipynb") if re.fullmatch(r"\d\d_[a-z0-9_]+", path.stem)
 )
+FEW = {"n_users": 20, "n_products": 300, "population": 20, "history": [8, 20]}
+# What makes the moved ones quick at preset smoke.
+QUICK = {
+    "00_tour": {"data": FEW},
+    "01_data": {"data": FEW},
+    "02_profiles": {"data": FEW},
+    "03_benchmark": {"data": FEW, "play": {"max_tasks": 24, "method_tasks": 6, "worlds": [0]}},
+    "04_puma": {
+        "data": FEW,
+        "base": {"steps": 4},
+        "study": {"variants": "few", "test_tasks": 9, "train_tasks": 12, "timed_tasks": 1},
+        "dpo": {"train_tasks": 8, "variants": []},
+    },
+}
 
 
 @cache

@@ -8,22 +8,8 @@ from nbclient import NotebookClient
 
 from pwagents.settings import NOTEBOOKS, load_settings, rows
 
-from .notebooks import ROOT, cells_of, parameters_of
+from .notebooks import QUICK, ROOT, cells_of, parameters_of
 
-FEW = {"n_users": 20, "n_products": 300, "population": 20, "history": [8, 20]}
-# What makes each quick.
-QUICK = {
-    "00_tour": {"data": FEW},
-    "01_data": {"data": FEW},
-    "02_profiles": {"data": FEW},
-    "04_puma": {
-        "data": FEW,
-        "base": {"steps": 4},
-        "study": {"variants": "few", "test_tasks": 9, "train_tasks": 12, "timed_tasks": 1},
-        "dpo": {"train_tasks": 8, "variants": []},
-    },
-    "03_benchmark": {"data": FEW, "play": {"max_tasks": 24, "method_tasks": 6, "worlds": [0]}},
-}
 # Calls that present, and what holds titles, notes and choices of columns.
 SHOWS = {"print", "display", "table", "figure", "answer", "outcomes"}
 SHOWS |= {"show_episodes", "show", "render_table"}

@@ -115,7 +115,7 @@ def tiny(tokenizer, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def study(tiny):
-    return Study(load_worlds(tiny), tiny, project_path(tiny.base.model))
+    return Study(load_worlds(tiny), tiny, project_path(tiny.base.model), load_prompts())
 
 
 def changed(study, **changes):

@@ -14,6 +14,7 @@ from pwagents.lm import complete as complete_module
 from pwagents.puma import agent as agent_module
 from pwagents.puma.methods import Method
 from pwagents.puma.play import PLAIN, make_agent, play, play_anew, play_at_once
+from pwagents.puma.prompts import load_prompts
 from pwagents.puma.study import Study, Worlds, load_worlds
 from pwagents.puma.train import Trained, train
 from pwagents.puma.variants import NO_DPO, PUMA
@@ -133,7 +134,7 @@ def test_a_purchase_between_test_tasks_is_known_as_published_and_never_leak_free
 
 def other_world(settings):
     worlds = load_worlds(settings)
-    return Study(worlds, settings, project_path(settings.base.model))
+    return Study(worlds, settings, project_path(settings.base.model), load_prompts())
 
 
 def test_other_worlds_are_made_trained_and_tested_anew(tiny, tmp_path):

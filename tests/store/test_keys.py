@@ -1,6 +1,5 @@
 """Stored results depend on the modules that decide them, as they were loaded, and on no others."""
 
-import json
 import re
 import sys
 import threading
@@ -15,8 +14,9 @@ from pwagents.agents import methods, offline
 from pwagents.llm import make
 from pwagents.lm import train
 from pwagents.puma import pairs, play
-from pwagents.settings import NOTEBOOKS
 from pwagents.users import rules
+
+from ..notebook.notebooks import QUICK, cells_of
 
 LIBRARY = Path(pwagents.__file__).parent
 PLAYED = ["offline", "methods", "pairs", "puma"]  # what is played in the shop
@@ -152,13 +152,6 @@ def executed(function, *arguments):
         threading.setprofile(None), sys.setprofile(None)
 
 
-QUICK = {
-    "data": {"n_users": 20, "n_products": 300, "population": 20, "history": [8, 20]},
-    "play": {"max_tasks": 24, "method_tasks": 6, "worlds": []},
-    "base": {"steps": 4},
-    "study": {"variants": "few", "test_tasks": 9, "train_tasks": 12, "timed_tasks": 1},
-    "dpo": {"train_tasks": 8, "variants": []},
-}
 # What each stores; but for the small base model, whose texts stand in its key by what they are.
 STORED = {
     "03_benchmark": {"03_single_turn.jsonl", "03_methods_multi_turn.jsonl", "sasrec"},
@@ -186,17 +179,17 @@ def test_every_module_that_runs_while_a_result_is_decided_is_in_its_key(monkeypa
 
         return real_made(root, name, facts, make if name == "base" else traced, **options)
 
-    cells = json.loads((LIBRARY.parents[1] / "notebooks" / f"{notebook}.ipynb").read_text("utf-8"))["cells"]
-    code_cells = [cell for cell in cells if cell["cell_type"] == "code"]
-    code_cells = [each for each in code_cells if "parameters" not in each["metadata"].get("tags", ())]
+    code_cells = [cell for cell in cells_of(notebook) if cell.cell_type == "code"]
+    code_cells = [each for each in code_cells if "parameters" not in each.metadata.get("tags", ())]
     for name in [name for name in sys.modules if name.startswith("pwagents.")]:
         for function, traced in ((real_episodes, episodes), (real_made, made)):
             if getattr(sys.modules[name], function.__name__, None) is function:
                 monkeypatch.setattr(sys.modules[name], function.__name__, traced)
-    parameters = {"preset": "smoke", "output_dir": str(tmp_path)}
-    parameters |= {name: QUICK[name] for name in QUICK.keys() & NOTEBOOKS[notebook].model_fields.keys()}
+    parameters = {"preset": "smoke", "output_dir": str(tmp_path)} | QUICK[notebook]
+    if "play" in parameters:
+        parameters["play"] = parameters["play"] | {"worlds": []}  # tracing takes long: one world will do
     namespace = {"display": lambda shown: None}
     for cell in code_cells:
-        exec(re.sub(r"globals\(\)", repr(parameters), "".join(cell["source"])), namespace)
+        exec(re.sub(r"globals\(\)", repr(parameters), cell.source), namespace)
     assert missing.keys() >= STORED[notebook]
     assert {name: modules for name, modules in missing.items() if modules} == {}

@@ -1,6 +1,5 @@
 """What a model writes after plain texts: no chat template, up to the end token."""
 
-import gc
 import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -10,6 +9,7 @@ from typing import Any
 
 from pwagents.files import append_line, open_lines, read_json_lines
 from pwagents.llm.folder import ADAPTER, read_model, read_tokenizer
+from pwagents.lm.launch import free_memory
 from pwagents.lm.load import quiet
 from pwagents.progress import progress
 from pwagents.seeds import derive_seed
@@ -103,11 +103,9 @@ def _transformers(folder: Path, loaded: dict | None, most: int, temperature: flo
 
 
 def _vllm(folder: Path, most: int, temperature: float, beams: int) -> Write:
-    import torch
     from vllm import LLM, SamplingParams
 
-    gc.collect()  # vLLM takes nine tenths of the GPU: what a training of this process left there must go
-    torch.cuda.empty_cache()
+    free_memory()  # vLLM takes nine tenths of the GPU: what a training of this process left there must go
     engine = LLM(model=str(folder))
 
     def write(prompts: list[str], seed: int) -> list[list[str]]:

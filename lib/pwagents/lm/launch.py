@@ -56,12 +56,12 @@ def launch(
 ) -> bool:
     """Call a function in ``n_gpus`` processes, each with a GPU of its own, and wait until they are done.
 
+    Args:
+        sharding: how the processes share a model (:class:`pwagents.settings.TrainingSettings`).
+
     Returns:
         False, and nothing is called, if this process is to do the work itself: there is one GPU at most, or
         it is one of the processes that were started.
-
-    Args:
-        sharding: how the processes share a model (:class:`pwagents.settings.TrainingSettings`).
 
     Raises:
         ValueError: there are GPUs, but fewer than ``n_gpus``.

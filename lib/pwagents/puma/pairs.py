@@ -31,7 +31,6 @@ from pwagents.schema import Action
 from pwagents.settings import PreferenceSettings
 from pwagents.shop.environment import Environment
 from pwagents.shop.score import attempts
-from pwagents.store import made
 
 if TYPE_CHECKING:
     from pwagents.puma.study import Study
@@ -76,10 +75,10 @@ def choose_pair(begun: Begun, scores: Mapping[str, float]) -> Pair:
 
 
 def split_pairs(pairs: Sequence[Pair], preferences: PreferenceSettings) -> tuple[list[Pair], list[Pair]]:
-    """Part pairs into those to learn from and those to judge by, which are the same for all settings.
+    """Split pairs into those to train on and those to judge by, which are the same for all settings.
 
-    The last share of the tasks is held out. Where none is, all are learned from and judged by. A pair that
-    does not differ says nothing of a preference, so it judges nothing.
+    The last share of the tasks is held out. If none is, all pairs are for both. A pair whose texts do equally
+    well says nothing about a preference, so it judges nothing.
     """
     n = round(len(pairs) * (1 - preferences.held_out))
     learned, held_out = pairs[:n], pairs[n:] if preferences.held_out else pairs
@@ -103,23 +102,25 @@ def sample_pairs(
     config, protocol = study.settings.study, study.protocol
     begun = sample_tasks(study.begun, preferences.train_tasks, study.seed)
     # test_llama.py, which samples, leaves out the product of a review.
-    told = protocol == "leak_free"
-    prompts = [study.prompt(each, method, with_product=told) for each in begun]
+    told, recalls = protocol == "leak_free", [study.recall(each, method) for each in begun]
+    prompts = [
+        study.prompts.parameter(each.state, each.function, recall, with_product=told)
+        for each, recall in zip(begun, recalls, strict=True)
+    ]
     sampling = {"temperature": preferences.temperature, "beams": preferences.candidates}
     sampling |= {"seed": preferences.seed, "max_new_tokens": config.max_new_tokens}
     sampling["batch_size"] = config.batch_size
-    shop, memory = study.learning_shop, study.memory
+    shop = study.learning_shop
     start = partial(Environment, shop, protocol=protocol, split="train")
 
     def make(folder: Path) -> None:
         store = folder / "completions.jsonl"
         sampled = complete(whole, prompts, store=store, **sampling)
-        beam_of = [*zip(begun, sampled, strict=True)]
-        reviews = {text for each, texts in beam_of if each.function == REVIEW for text in texts}
+        beams = [*zip(begun, recalls, sampled, strict=True)]
+        reviews = {text for each, _, texts in beams if each.function == REVIEW for text in texts}
         shop.embedder.encode(sorted(reviews), show_progress=True)  # in one go
         scores = []
-        for each, texts in beam_of:
-            recall = memory.recall(each.state, each.function, method)
+        for each, recall, texts in beams:
             read = partial(read_parameter, recall=recall, method=method, protocol=protocol)
             calls = {text: read(each.function, text) for text in map(str.strip, texts)}  # equal ones once
             scores.append({text: carry_out(each, call, start) for text, call in calls.items()})
@@ -130,7 +131,6 @@ def sample_pairs(
     facts |= {"data": study.worlds.learned.content_hash, "shop": study.settings.shop.model_dump()}
     facts |= {"protocol": protocol, "seed": study.seed, "read": shop.embedder.max_tokens}
     facts |= shop.facts(protocol)
-    only = study.settings.stored_runs_only
-    folder = made(study.models, "puma-samples", facts, make, stored_only=only)
+    folder = study.made("puma-samples", facts, make)
     scores = json.loads((folder / SCORES).read_text("utf-8"))
     return [choose_pair(each, own) for each, own in zip(begun, scores, strict=True)]

@@ -7,7 +7,7 @@ nothing from it on is learned from, and a user whose first test task lies before
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -22,11 +22,12 @@ from pwagents.llm.make import Models
 from pwagents.puma.labels import Begun, Label, begin_tasks, llm_queries, make_labels, offline_queries
 from pwagents.puma.memory import Recall, TaskMemory
 from pwagents.puma.methods import Method
-from pwagents.puma.prompts import load_prompts
+from pwagents.puma.prompts import Prompts
 from pwagents.schema import Benchmark, Product, Protocol, Task
 from pwagents.settings import LabelKind, PumaNotebook
 from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.search import build_search_engine
+from pwagents.store import made
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,11 @@ class Study:
         seed: of data, shops and samples of tasks, whatever the seed of trainings.
     """
 
-    def __init__(self, worlds: Worlds, settings: PumaNotebook, base: Path):
+    def __init__(self, worlds: Worlds, settings: PumaNotebook, base: Path, prompts: Prompts):
         from pwagents.shop.sasrec import Recommender, RecommendersByTime  # imports torch
 
-        self.worlds, self.settings, self.base, self.seed = worlds, settings, base, settings.seed
-        self.base_name = LocalModel(base).name
+        self.worlds, self.settings, self.prompts, self.seed = worlds, settings, prompts, settings.seed
+        self.base, self.base_name = base, LocalModel(base).name
         shop, seed, cache = settings.shop, settings.seed, settings.output_dir / "cache"
         self.shop = Shop.open(worlds.tested, shop, seed, cache, settings.data)
         recommender = self.shop.published if self.protocol == "published" else None
@@ -136,9 +137,8 @@ class Study:
         always = RecommendersByTime([0], [recommender])
         parts = (engine, always, at_once, shop.observation, self.shop.published, self.shop.published_hashes)
         self.learning_shop = Shop(worlds.learned, *parts)
-        self.prompts = load_prompts(settings.study.official_repo)
         embedder = Embedder(cache, shop.max_tokens, batch_size=64)
-        self.memory = TaskMemory(worlds.products, embedder, read_tokenizer(base), self.prompts.texts)
+        self.memory = TaskMemory(worlds.products, embedder, read_tokenizer(base), prompts.texts)
         self._labels: dict[LabelKind, tuple[list[Label], Counter]] = {}
 
     def with_trainings(self, settings: PumaNotebook, base: Path) -> "Study":
@@ -151,9 +151,10 @@ class Study:
         return other
 
     @property
-    def models(self) -> Path:
-        """Return the folder of all models."""
-        return self.settings.output_dir / "models"
+    def made(self) -> Callable[..., Path]:
+        """Return :func:`pwagents.store.made` for the folder of all models."""
+        only = self.settings.stored_runs_only
+        return partial(made, self.settings.output_dir / "models", stored_only=only)
 
     @property
     def protocol(self) -> Protocol:
@@ -183,10 +184,9 @@ class Study:
         """Remember for a train task, by the function that it really asks for."""
         return self.memory.recall(begun.state, begun.function, method)
 
-    def prompt(self, begun: Begun, method: Method, *, with_product: bool = True) -> str:
-        """Write the prompt of step 2 for a train task; a review's product is told or not."""
-        recall = self.recall(begun, method)
-        return self.prompts.parameter(begun.state, begun.function, recall, with_product=with_product)
+    def prompt(self, begun: Begun, method: Method) -> str:
+        """Write the prompt of step 2 for a train task."""
+        return self.prompts.parameter(begun.state, begun.function, self.recall(begun, method))
 
     def name_of(self, folder: Path) -> str:
         """Name a model for records; a trained one's folder is named by what it was made from."""

@@ -27,7 +27,6 @@ from pwagents.puma.methods import Method
 from pwagents.puma.pairs import Pair, sample_pairs, split_pairs
 from pwagents.puma.study import Study
 from pwagents.settings import PreferenceSettings, SftSettings, deciding
-from pwagents.store import made
 
 Row = dict[str, str]
 
@@ -53,9 +52,11 @@ def parameter_rows(study: Study, method: Method) -> list[Row]:
     """Write the labels as prompts and completions; labels that a method cannot say are left out."""
     rows = []
     for begun, parameter in study.labels(method.labels)[0]:
-        completion = completion_of(parameter, study.recall(begun, method), method)
+        recall = study.recall(begun, method)
+        completion = completion_of(parameter, recall, method)
         if completion.strip():
-            rows.append({"prompt": study.prompt(begun, method), "completion": completion})
+            prompt = study.prompts.parameter(begun.state, begun.function, recall)
+            rows.append({"prompt": prompt, "completion": completion})
     return rows
 
 
@@ -74,15 +75,15 @@ def fine_tuned(
     facts = {"base": study.base_name, "rows": hash_of(rows), "settings": deciding(settings)}
     facts |= {"pad_counts": pad_counts, "code": CODE}
     make = partial(fine_tune, study.base, rows, settings, pad_counts=pad_counts)
-    return made(study.models, name, facts, make, stored_only=study.settings.stored_runs_only)
+    return study.made(name, facts, make)
 
 
 def merged(study: Study, writer: Path) -> Path:
     """Put an adapter into its base's weights: what DPO starts from, and its reference."""
     if not (writer / ADAPTER).exists():
         return writer
-    facts, only = {"adapter": study.name_of(writer), "code": CODE}, study.settings.stored_runs_only
-    return made(study.models, "puma-merged", facts, partial(merge, writer), stored_only=only)
+    facts = {"adapter": study.name_of(writer), "code": CODE}
+    return study.made("puma-merged", facts, partial(merge, writer))
 
 
 def candidate_pairs(
@@ -98,8 +99,8 @@ def preferred(study: Study, writer: Path, rows: Sequence[Row], preferences: Pref
         return writer
     settings = preferences.training
     facts = {"writer": study.name_of(writer), "pairs": hash_of(rows), "settings": deciding(settings)}
-    make, only = partial(prefer, merged(study, writer), rows, settings), study.settings.stored_runs_only
-    return made(study.models, "puma-dpo", facts | {"code": CODE}, make, stored_only=only)
+    make = partial(prefer, merged(study, writer), rows, settings)
+    return study.made("puma-dpo", facts | {"code": CODE}, make)
 
 
 def choose_preferences(study: Study, writer: Path, method: Method) -> tuple[str, pd.DataFrame]:
