@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pwagents_old.rl.settings import GrpoSettings
 
 from pwagents.base_model.small import make_small_model
 from pwagents.data.amazon import load_amazon
@@ -27,7 +28,6 @@ from pwagents_old.orion.agent import belief_states
 from pwagents_old.orion.reward import RewardSettings
 from pwagents_old.orion.settings import GrpoNotebook
 from pwagents_old.orion.train import OrionModels
-from pwagents_old.rl.settings import GrpoSettings
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[1] / "../shared/data"))
 REAL = DATA / "amazon_reviews_2023"

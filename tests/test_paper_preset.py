@@ -9,6 +9,7 @@ from collections import Counter
 import nbformat
 import pandas as pd
 import pytest
+from pwagents_old.rl.log import read_rows
 from safetensors.torch import load_file
 
 from pwagents.agents.methods import TRACKS
@@ -16,7 +17,6 @@ from pwagents.llm.store import ResponseStore
 from pwagents.schema import FUNCTION_OF
 from pwagents.settings import settings_values
 from pwagents_old.notebook.preflight import kind_of
-from pwagents_old.rl.log import read_rows
 
 from .llm.server import ChatServer
 from .notebook import notebooks

@@ -11,9 +11,9 @@ import yaml
 
 from pwagents import __main__ as shell
 from pwagents.data.synthetic import make_world
-from pwagents.results.metrics import grade
 from pwagents.schema import Trajectory
 from pwagents.settings import load_settings, settings_values
+from pwagents.shop.score import grade
 from pwagents_old.notebook.forecast import forecast
 from pwagents_old.notebook.preflight import kind_of
 from pwagents_old.notebook.reference import read_episodes

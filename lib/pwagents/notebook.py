@@ -42,7 +42,6 @@ from pwagents.settings import (
     NOTEBOOKS,
     ROOT,
     DataSettings,
-    Kind,
     NotebookSettings,
     Players,
     changes,
@@ -213,24 +212,21 @@ class Run:
 def start(
     notebook: str,
     namespace: Mapping[str, Any],
-    kind: type[Kind] | None = None,
     *,
     notes: Callable[[Path], str] = lambda store: "",
-) -> tuple[Kind, Run]:
+) -> tuple[Any, Run]:
     """Load and show a notebook's settings, and begin its run.
 
     Args:
         notebook: its name, such as "03_benchmark".
         namespace: the notebook's ``globals()``; outside IPython the parameters themselves.
-        kind: the class of settings of a notebook that has not moved yet.
         notes: see :class:`Run`.
 
     Raises:
         SettingsError: see :func:`load_settings`; or files, keys or an engine are missing.
     """
-    kind = kind or NOTEBOOKS[notebook]
-    parameters = read_parameters(namespace, kind)
-    settings = load_settings(notebook, parameters, kind)
+    parameters = read_parameters(namespace, NOTEBOOKS[notebook])
+    settings = load_settings(notebook, parameters)
     if isinstance(settings.data, DataSettings):
         try:
             require_files(settings.data)
@@ -251,8 +247,7 @@ def start(
     run = Run.begin(notebook, settings, made_from=made_from, notes=notes)
     if settings.preset == "smoke":
         _display(banner(SMOKE))
-    if notebook in NOTEBOOKS:  # it ends with its answer
-        _display(PENDING, display_id=f"answer-{run.number}")
+    _display(PENDING, display_id=f"answer-{run.number}")
     _display(settings_table(settings, changes(parameters)))
     return settings, run
 

@@ -6,9 +6,9 @@ import pytest
 
 from pwagents.agents.chat import Setup
 from pwagents.agents.methods import METHODS
-from pwagents.results.metrics import grade
 from pwagents.schema import Action
 from pwagents.shop.environment import Environment, Shop
+from pwagents.shop.score import grade
 from pwagents.shop.search import build_search_engine
 from pwagents.users.rules import RuleUser
 from pwagents_old.adapters.core import TaskSet

@@ -13,10 +13,10 @@ from pwagents import __main__ as shell
 from pwagents import embedding
 from pwagents.embedding import DIMENSION
 from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError
-from pwagents.results.metrics import grade
 from pwagents.schema import Action, Usage
 from pwagents.shop.environment import Environment
 from pwagents.shop.sasrec import RecommendersByTime
+from pwagents.shop.score import grade
 from pwagents_old.benchmark.evaluate import evaluate
 from pwagents_old.benchmark.evaluation import COST
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from pwagents_old.rl.settings import GrpoSettings
+from pwagents_old.rl.train import train_policy
 from safetensors.torch import load_file
 
 from pwagents.errors import DataError
 from pwagents.lm.launch import LaunchError, launch, launch_command
 from pwagents.lm.train import fine_tune, prefer
-from pwagents_old.rl.settings import GrpoSettings
-from pwagents_old.rl.train import train_policy
 
 from ..rl import game
 from . import conftest as tiny

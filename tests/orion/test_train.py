@@ -5,6 +5,8 @@ import shutil
 
 import grimp
 import pytest
+from pwagents_old.rl.log import read_curves
+from pwagents_old.rl.settings import GrpoSettings, PpoSettings
 
 from pwagents.base_model.exercises import ids_and_titles
 from pwagents.errors import DataError, NotEvaluableError
@@ -19,8 +21,6 @@ from pwagents_old.orion.settings import GrpoNotebook
 from pwagents_old.orion.study import make_study
 from pwagents_old.orion.train import RL, OrionModels, add_results, evaluator, player
 from pwagents_old.project import files_of_rooms
-from pwagents_old.rl.log import read_curves
-from pwagents_old.rl.settings import GrpoSettings, PpoSettings
 
 from .small_study import (
     CIRCUMSTANCES,

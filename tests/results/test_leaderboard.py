@@ -22,11 +22,11 @@ from pwagents.results.leaderboard import (
     score_episode,
     score_rules,
 )
-from pwagents.results.metrics import grade
 from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Behavior, Benchmark, Product, Review, Task
 from pwagents.seeds import rng
 from pwagents.shop.environment import Environment, Shop, run_episode
 from pwagents.shop.sasrec import RecommendersByTime
+from pwagents.shop.score import grade
 from pwagents.shop.search import build_search_engine
 from pwagents.users.rules import RuleUser
 

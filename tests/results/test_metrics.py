@@ -2,9 +2,8 @@
 
 import pytest
 
-from pwagents.results.metrics import grade
 from pwagents.schema import Action, Observation, Step, Trajectory
-from pwagents.shop.score import rank_accuracy
+from pwagents.shop.score import grade, rank_accuracy
 
 IDS = [f"B{i:03}" for i in range(12)]
 ASK, DETAILS, STOP = "respond", "get_product_details_by_asin", "stop"

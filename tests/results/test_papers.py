@@ -6,7 +6,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pwagents.results.metrics import GRADER_VERSION
 from pwagents.results.papers import (
     ORION,
     below_paper,
@@ -15,6 +14,7 @@ from pwagents.results.papers import (
     rank_rows,
     with_prompted,
 )
+from pwagents.shop.score import GRADER_VERSION
 
 PAPERS = Path(__file__).resolve().parents[2] / "../shared/papers"
 TEXTS = {"PersonalWAB": "001*.txt", "Orion": "000*.txt", "Persona2Web": "002*.txt"}

@@ -4,18 +4,19 @@ A turn is one sampled token. In the bandit the word said decides the reward; in 
 said first, a cue comes back (two tokens that are not learned from), and only the answer to the cue pays.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import yaml
 
 from pwagents.portable import one_core
+from pwagents.rl.rollout import Rollout
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
+from pwagents.settings import GrpoSettings, PpoSettings
 from pwagents.shop.environment import BeliefState
-from pwagents_old.rl.rollout import Rollout
-from pwagents_old.rl.settings import GrpoSettings, PpoSettings
 
 CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
 WORDS, PRICES, RIGHT, SETTINGS = CIRCUMSTANCES["game"].values()
@@ -113,13 +114,35 @@ def said(model, *words: str) -> dict[str, float]:
         return dict(zip(WORDS, model(ids).logits[0, -1].softmax(-1).tolist(), strict=True))
 
 
-BANDIT, CUE = (play_bandit, pay_bandit), (play_cue, pay_cue)
+@dataclass(frozen=True)
+class Game:
+    """A :class:`pwagents.rl.rollout.Game` of some tasks."""
+
+    play_model: Callable
+    pay: Callable
+    measure: Callable = field(default=lambda model: {})
+    tasks: Sequence[Task] = field(default_factory=lambda: make_tasks(6))
+
+    def play(self, model, tokenizer, tasks, seed):
+        return self.play_model(model, tasks, seed)
+
+    def rewards(self, episodes):
+        return self.pay(episodes)
+
+    def evaluate(self, model, tokenizer):
+        return self.measure(model)
 
 
-def train(method: str, folder: Path, start=None, rules=CUE, evaluate=None, **changed) -> Path:
-    """Train on a game, in ``folder``; from a model or its folder, or from a new one."""
-    from pwagents_old.rl.train import train_policy
+BANDIT, CUE = Game(play_bandit, pay_bandit), Game(play_cue, pay_cue)
 
-    given = (start or make_model(), make_tokenizer(), make_tasks(6), *rules)
+
+def train(method: str, folder: Path, start=None, game: Game = CUE, **changed) -> Path:
+    """Train on a game, in ``folder``, from a model or its folder, or from a new one; return the model's folder."""
+    from pwagents.rl.train import train_policy
+
+    folder.mkdir(exist_ok=True)
     with one_core():
-        return train_policy(*given, CONFIGS[method](**SETTINGS | changed), folder, evaluate)
+        train_policy(
+            start or make_model(), make_tokenizer(), game, CONFIGS[method](**SETTINGS | changed), folder
+        )
+    return folder / "model"

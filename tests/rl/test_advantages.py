@@ -5,17 +5,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from pwagents.rl.advantages import critic_advantages, group_advantages, token_advantages
+from pwagents.rl.rollout import Played, Rollout, loss_mask
 from pwagents.schema import Action, Observation, Step, Trajectory
-from pwagents_old.rl.advantages import critic_advantages, group_advantages, token_advantages
-from pwagents_old.rl.rollout import Played, Rollout, loss_mask
-from pwagents_old.rl.settings import GrpoSettings, PpoSettings
+from pwagents.settings import GrpoSettings, PpoSettings
 
 from .game import CIRCUMSTANCES
 
 
-def rollout(names, turns, mask, error="", thought="", answer="."):
+def rollout(names, turns, mask, error=""):
     """An episode whose steps call these functions; ``error`` is that of a stop."""
-    actions, seen = [Action(name=name, thought=thought) for name in names], Observation(text=answer)
+    actions, seen = [Action(name=name) for name in names], Observation(text=".")
     steps = [Step(action=a, observation=seen, error=error if a.name == "stop" else "") for a in actions]
     trajectory = Trajectory(task_id="t", user_id="u", type="search", target="B1", steps=steps)
     return Rollout([1], list(range(len(turns))), mask, [-0.5 * m for m in mask], turns, (), trajectory)
@@ -30,16 +30,6 @@ def test_a_group_is_compared_by_hand(rewards, how, differences, variance):
     for values, own in zip(group_advantages(rewards, **how), differences, strict=True):
         assert list(values) == pytest.approx([value / divisor for value in own])
         assert values.any() == any(own), "0 is 0"
-
-
-def test_a_state_is_what_was_done_and_came_back_and_no_thought():
-    told = (("open: colour", "Navy."), ("hm", "Navy."), ("hm", "Grey."))
-    episodes = [rollout(["respond", "stop"], [0, 1], [1, 1], thought=t, answer=a) for t, a in told]
-    played = Played(episodes, [[0.0, 3.0], [0.0, 0.0], [0.0, 0.0]], {})
-    config = GrpoSettings(max_steps=1, num_generations=3, credit="state", scale_rewards="none")
-    # Returns 3, 0, 0 less their mean: 2, -1, -1; the same again, as all begin alike. Then the first two are
-    # in one state: 1.5 and -1.5 beside the 2 and -1.
-    assert token_advantages(played, config).tolist() == [4, 3.5, -2, -2.5, -2, -1]
 
 
 def test_neither_answers_nor_what_follows_stop_are_learned_from():

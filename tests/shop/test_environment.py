@@ -9,10 +9,9 @@ import pytest
 
 from pwagents.errors import NotEvaluableError
 from pwagents.profiles.contextual import Context, ContextualProfile, ProfileLine, Update
-from pwagents.results.metrics import grade
 from pwagents.schema import FUNCTION_OF, Action, Usage
 from pwagents.shop.environment import DETAILS_FUNCTION, MAX_STEPS, Environment, UserReply, tool_schemas
-from pwagents.shop.score import attempts
+from pwagents.shop.score import attempts, grade
 
 ASK = Action(name="respond", arguments={"content": "Which color?"})
 STOP = Action(name="stop")

@@ -16,11 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pwagents.embedding import Embedder
-from pwagents.results.metrics import grade
 from pwagents.schema import Action, Behavior, Benchmark, Product, Review, Task, Trajectory
 from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.sasrec import Recommender, RecommendersByTime, SasRec
-from pwagents.shop.score import attempts
+from pwagents.shop.score import attempts, grade
 from pwagents.shop.search import build_search_engine
 
 SEARCH, RECOMMEND, REVIEW = "search_product_by_query", "get_recommendations_by_history", "add_product_review"

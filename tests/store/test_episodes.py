@@ -20,9 +20,9 @@ import pytest
 from pwagents import engine
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError, is_outage
 from pwagents.results.episodes import count_outcomes, records_frame
-from pwagents.results.metrics import grade
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory, Usage
 from pwagents.settings import MethodPlayers
+from pwagents.shop.score import grade
 from pwagents.store import Episode, Store, episodes
 
 from ..processes import begin, kill

@@ -7,9 +7,9 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 
 from pwagents.errors import InfrastructureError
-from pwagents.results.metrics import grade
 from pwagents.schema import Action
 from pwagents.shop.environment import Environment
+from pwagents.shop.score import grade
 from pwagents.users.human import HumanUser
 
 from .conftest import review

@@ -6,9 +6,8 @@ from typing import get_args
 
 import pandas as pd
 
-from pwagents.results.metrics import METRICS, grade
 from pwagents.schema import Benchmark, Outcome
-from pwagents.shop.score import attempts
+from pwagents.shop.score import METRICS, attempts, grade
 from pwagents.store import Episode
 
 # Short names of the functions, as figures show them, in their order.

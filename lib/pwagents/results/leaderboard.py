@@ -1,6 +1,6 @@
 """PersonalWAB's leaderboard: its scorer, rule by rule, and a run as the file that its ``run.py`` writes.
 
-The published scorer differs from ours (:mod:`pwagents.results.metrics`) by the rules below. Each can be
+The published scorer differs from ours (:mod:`pwagents.shop.score`) by the rules below. Each can be
 switched on by itself: with none of them the scores are ours, with all of them those of the published code.
 """
 

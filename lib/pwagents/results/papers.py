@@ -14,9 +14,9 @@ from typing import Any
 
 import pandas as pd
 
-from pwagents.results.metrics import GRADER_VERSION
 from pwagents.results.statistics import SCORED, by_task
 from pwagents.schema import TASK_TYPES
+from pwagents.shop.score import GRADER_VERSION
 from pwagents.words import read_yaml
 
 # What each paper grades by: our metric -> its heading. PersonalWAB scores the choice of function once a task

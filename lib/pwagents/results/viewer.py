@@ -11,9 +11,8 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from pwagents.results.episodes import FAILURES
-from pwagents.results.metrics import grade
 from pwagents.schema import Product, Task, Trajectory
-from pwagents.shop.score import attempts
+from pwagents.shop.score import attempts, grade
 
 MAX_TEXT = 600  # characters of a text that are shown; the record has the rest
 DRAWN_PRODUCTS, DRAWN_QUESTIONS = 3, 2  # at most, in a picture

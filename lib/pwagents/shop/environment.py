@@ -1,7 +1,7 @@
 """One task in the shop: what an agent knows, what a call does to it, and the loop from instruction to end.
 
 :class:`BeliefState` is all that an agent sees. The task, its target and what is measured stay in
-:class:`Environment`; grades are computed from its trajectory (:mod:`pwagents.results.metrics`).
+:class:`Environment`; grades are computed from its trajectory (:mod:`pwagents.shop.score`).
 """
 
 import json

@@ -79,7 +79,7 @@ class HumanUser:
         """Display the box, and play an episode of the multi-turn track in a thread of its own.
 
         Args:
-            grade: :func:`pwagents.results.metrics.grade`, for the score that the box shows at the end.
+            grade: :func:`pwagents.shop.score.grade`, for the score that the box shows at the end.
 
         Returns:
             What will hold the trajectory, or what was raised.

@@ -23,7 +23,7 @@ from pwagents.data import load_benchmark
 from pwagents.data.splits import sample_tasks
 from pwagents.llm.chat import Tool
 from pwagents.notebook import Run
-from pwagents.results.metrics import grade
+from pwagents.shop.score import grade
 from pwagents.schema import Action, Split, Task, Trajectory, check_choice
 from pwagents.shop.environment import Environment, Track, tool_schemas
 from pwagents_old.benchmark.evaluate import study_settings

@@ -13,7 +13,7 @@ import pandas as pd
 from pwagents.files import write_aside
 from pwagents.notebook import Run
 from pwagents.results.episodes import records_frame
-from pwagents.results.metrics import GRADER, grade
+from pwagents.shop.score import GRADER, grade
 from pwagents.results.references import score_references, with_references
 from pwagents.results.statistics import by_task
 from pwagents.results.viewer import show_episodes

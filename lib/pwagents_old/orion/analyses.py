@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import pandas as pd
 
 from pwagents.agents.messages import transcript
-from pwagents.results.metrics import grade
+from pwagents.shop.score import grade
 from pwagents.results.viewer import show_episodes
 from pwagents.schema import FUNCTION_OF, Action, Step, Task, Trajectory
 from pwagents.shop.environment import BeliefState

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from pwagents.settings import Group, Lora, S, Share
+from pwagents.settings.group import Group, Lora, S, Share
 
-Credit = Literal["episode", "turn", "state"]
+Credit = Literal["episode", "turn"]
 Scale = Literal["group", "none"]
 Schedule = Literal["constant", "constant_with_warmup", "linear", "cosine"]
 
@@ -33,9 +33,6 @@ class RlSettings(Group):
         "On a GPU: compute in bfloat16, activations a second time in the backward pass (a third more time).",
     )
     seed: int = S(0, "Of all that is drawn at random.")
-    report_to: Literal["none", "trackio", "wandb", "tensorboard"] = S(
-        "none", "A tracker that is told the log as well."
-    )
     n_gpus: PositiveInt = S(
         1, "GPUs to train on, where there are any; batch sizes are for each of them. Orion, 5.1: 2."
     )
@@ -62,7 +59,7 @@ class RlSettings(Group):
     entropy_coef: NonNegativeFloat = S(0.0, "Weight of the tokens' mean entropy, which is added to the goal.")
     gamma: Share = S(
         1.0,
-        'Discount of rewards: a step with GRPO (credit "turn" and "state" alone), a sampled token with PPO.',
+        'Discount of rewards: a step with GRPO (credit "turn" alone), a sampled token with PPO.',
     )
     loss_type: Literal["dapo", "grpo"] = S(
         "dapo",
@@ -95,25 +92,22 @@ class RlSettings(Group):
 
 
 class GrpoSettings(RlSettings):
-    """Group relative policy optimization (:mod:`pwagents_old.rl.train`)."""
+    """Group relative policy optimization (:mod:`pwagents.rl.train`)."""
 
     num_generations: Annotated[int, Field(ge=2)] = S(
         8, "Episodes of each task: the group within which they are compared."
     )
-    credit: Credit = S(
-        "episode",
-        "One advantage for the whole episode, or one a turn, or one a state that several episodes were in.",
-    )
+    credit: Credit = S("episode", "One advantage for the whole episode, or one a turn.")
     scale_rewards: Scale = S(
         "group", "Whether advantages are divided by their group's deviation, as GRPO has it, or by nothing."
     )
 
 
 class PpoSettings(RlSettings):
-    """Proximal policy optimization (:mod:`pwagents_old.rl.train`)."""
+    """Proximal policy optimization (:mod:`pwagents.rl.train`)."""
 
     lam: Share = S(
-        1.0, "GAE's lambda per sampled token; what a value below 1 means here: :mod:pwagents_old.rl.train."
+        1.0, "GAE's lambda per sampled token; what a value below 1 means here: :mod:`pwagents.rl.train`."
     )
     value_learning_rate: PositiveFloat = S(1e-3, "Of the critic, whose rate does not fall.")
     value_epochs: PositiveInt = S(4, "Passes of the critic over a step's tokens, four updates each.")

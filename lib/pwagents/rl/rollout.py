@@ -5,23 +5,39 @@ A :class:`Rollout` is what one played episode is to a trainer: tokens in, tokens
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from pwagents.results.metrics import grade
 from pwagents.schema import Task, Trajectory
 from pwagents.shop.environment import BeliefState, Environment
+from pwagents.shop.score import grade
 
 # task -> an environment in which it has begun
 StartEpisode = Callable[[Task], Environment]
 Episode = tuple[Sequence[BeliefState], Trajectory]  # the belief states before its steps, and these
-# episodes -> the parts of their reward by name, each a list of R_t an episode; an episode earns their sum
-StepRewards = Callable[[Sequence[Episode]], dict[str, list[list[float]]]]
-# (model, tasks, seed) -> one rollout a task, in their order; a task may come several times
-Play = Callable[[Any, Sequence[Task], int], "list[Rollout]"]
-# model -> what to log of it, such as accuracy on held-out tasks
-Evaluate = Callable[[Any], dict[str, float]]
+
+
+class Game(Protocol):
+    """What a policy is trained on. It crosses into other processes where several GPUs train.
+
+    Attributes:
+        tasks: to train on.
+    """
+
+    tasks: Sequence[Task]
+
+    def play(self, model: Any, tokenizer: Any, tasks: Sequence[Task], seed: int) -> "list[Rollout]":
+        """Play one episode of each task, in their order; a task may come several times in a row.
+
+        Chance must come from the seed alone.
+        """
+
+    def rewards(self, episodes: Sequence[Episode]) -> dict[str, list[list[float]]]:
+        """Return the parts of the reward by name, each R_t of each step of each episode; they add up."""
+
+    def evaluate(self, model: Any, tokenizer: Any) -> dict[str, float]:
+        """Return what to log of a policy on held-out tasks; by its ``return`` a training may stop."""
 
 
 @dataclass
@@ -65,7 +81,7 @@ class Rollout:
 
 
 def loss_mask(rollout: Rollout) -> list[int]:
-    """1 for completion tokens to learn from: sampled by the policy, at a step up to and with ``stop``.
+    """Return 1 for completion tokens to learn from: sampled by the policy, at a step up to and with ``stop``.
 
     Who plays may let the policy write on after that; no environment answers it then, so nothing of it is
     right or wrong.
@@ -77,7 +93,7 @@ def loss_mask(rollout: Rollout) -> list[int]:
 
 
 def count_asks(trajectory: Trajectory) -> int:
-    """How often the agent asked the user something: valid calls of ``respond``."""
+    """Count how often the agent asked the user something: valid calls of ``respond``."""
     return sum(step.is_talk for step in trajectory.steps)
 
 
@@ -95,16 +111,21 @@ class Played:
     parts: dict[str, list[float]]
 
 
-def play_batch(model: Any, tasks: Sequence[Task], play: Play, rewards: StepRewards, seed: int) -> Played:
+def play_batch(game: Game, model: Any, tokenizer: Any, tasks: Sequence[Task], seed: int) -> Played:
     """Play one episode of each task, and pay them.
 
     Raises:
         ValueError: a rollout or its rewards contradict themselves; the message names the task.
     """
-    rollouts = play(model, tasks, seed)
+    rollouts = game.play(model, tokenizer, tasks, seed)
     if len(rollouts) != len(tasks):
         raise ValueError(f"play() gave {len(rollouts)} rollouts for {len(tasks)} tasks; expected one each")
-    paid = rewards([(rollout.states, rollout.trajectory) for rollout in rollouts])
+    return pay(game, rollouts)
+
+
+def pay(game: Game, rollouts: list[Rollout]) -> Played:
+    """Return played episodes with what they earned; raises what :func:`play_batch` does."""
+    paid = game.rewards([(rollout.states, rollout.trajectory) for rollout in rollouts])
     parts = {name: [sum(steps) for steps in episodes] for name, episodes in paid.items()}
     earned = []
     for rollout, *of_parts in zip(rollouts, *paid.values(), strict=True):
@@ -128,7 +149,7 @@ def play_batch(model: Any, tasks: Sequence[Task], play: Play, rewards: StepRewar
 
 
 def summarize(played: Played) -> dict[str, float]:
-    """Means over the episodes, for the log.
+    """Return means over the episodes, for the log.
 
     ``reward`` of an episode, its spread ``reward_std``, its parts ``reward_<name>``; the metrics of
     :func:`grade`, steps as ``turns``; ``asks``, valid calls of ``respond``; ``tokens``, those sampled.

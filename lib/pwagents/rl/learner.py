@@ -9,13 +9,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pwagents.seeds import derive_seed
 from pwagents.files import seal
 from pwagents.llm.folder import point_to_base
 from pwagents.lm.load import hold_in_float32, load_model, with_adapter
-from pwagents_old.rl.loss import add_scoring, token_losses
-from pwagents_old.rl.rollout import Evaluate, Rollout, loss_mask
-from pwagents_old.rl.settings import GrpoSettings, PpoSettings, RlSettings
+from pwagents.rl.loss import add_scoring, token_losses
+from pwagents.rl.rollout import Game, Rollout, loss_mask
+from pwagents.seeds import derive_seed
+from pwagents.settings import GrpoSettings, PpoSettings, RlSettings
 
 if TYPE_CHECKING:
     import torch
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _TRUST = 3.0  # what a token of vLLM's counts at most, where it is likelier to the trainer (as in TRL)
 
 
-def make_accelerator(config: RlSettings, folder: Path) -> "Accelerator":
-    """Where and how a training computes.
+def make_accelerator(config: RlSettings) -> "Accelerator":
+    """Return where and how a training computes.
 
     Raises:
         ValueError: a step's tasks cannot be divided as the settings say, or ``beta`` meets fsdp.
@@ -41,8 +41,6 @@ def make_accelerator(config: RlSettings, folder: Path) -> "Accelerator":
     accelerator = Accelerator(
         cpu=not on_gpu,
         mixed_precision="bf16" if config.bf16 and on_gpu else "no",
-        log_with=None if config.report_to == "none" else config.report_to,
-        project_dir=str(folder),
     )
     # Episodes of a task stay in one process, and in one minibatch: they are compared with each other.
     share, rest = divmod(config.prompts_per_step, accelerator.num_processes)
@@ -74,7 +72,7 @@ class Batch(NamedTuple):
     trust: "torch.Tensor | None" = None
 
     def spread(self, values: Any) -> "torch.Tensor":
-        """Values of the tokens to learn from, where these stand in (episodes, tokens); 0 elsewhere."""
+        """Return values of the tokens to learn from, where these stand in (episodes, tokens); 0 elsewhere."""
         import torch
 
         values = torch.as_tensor(values, dtype=torch.float32, device=self.ids.device)
@@ -141,7 +139,7 @@ class Learner:
 
     @property
     def player(self) -> Any:
-        """Who plays: the model, or vLLM with the weights as they are."""
+        """Return who plays: the model, or vLLM with the weights as they are."""
         if self._vllm is None:
             return self.accelerator.unwrap_model(self.policy)
         self._vllm.sync_weights()
@@ -151,7 +149,7 @@ class Learner:
         return self._vllm.llm
 
     def look_back(self, rollouts: Sequence[Rollout]) -> Batch:
-        """The episodes as tensors, and what the models say to them before the policy moves."""
+        """Return the episodes as tensors, and what the models say to them before the policy moves."""
         import torch
 
         # Tokens, which of them are learned from, and at which log-probabilities these were sampled.
@@ -185,7 +183,7 @@ class Learner:
         return batch
 
     def update(self, batch: Batch, advantages: "torch.Tensor", rows: "torch.Tensor") -> dict[str, float]:
-        """One step of the optimizer from some episodes of a batch; means over their tokens, for the log.
+        """Take one step of the optimizer from some of a batch's episodes; return means over tokens.
 
         Args:
             advantages: (episodes, tokens) of the whole batch.
@@ -235,11 +233,11 @@ class Learner:
         self.policy.eval()
         return {name: value / int(n) for name, value in sums.items()} | {"grad_norm": float(norm)}
 
-    def evaluate(self, evaluate: Evaluate) -> dict[str, float]:
-        """The numbers of an evaluation, the same in all processes, which stop or go on by them together."""
+    def evaluate(self, game: Game, tokenizer: Any) -> dict[str, float]:
+        """Return the numbers of an evaluation, the same in all processes: they stop or go on together."""
         import torch
 
-        measured = evaluate(self.player)
+        measured = game.evaluate(self.player, tokenizer)
         values = torch.tensor(list(measured.values()), dtype=torch.float64, device=self.accelerator.device)
         means = self.accelerator.reduce(values, "mean").tolist()
         return {f"eval_{name}": value for name, value in zip(measured, means, strict=True)}
@@ -296,7 +294,7 @@ class Critic:
         self.net, self.optimizer = accelerator.prepare(net, optimizer)
 
     def values(self, features: "torch.Tensor") -> "torch.Tensor":
-        """The values (tokens,) of hidden states (tokens, hidden size)."""
+        """Return the values (tokens,) of hidden states (tokens, hidden size)."""
         import torch
 
         with torch.no_grad():

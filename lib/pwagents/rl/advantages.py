@@ -1,31 +1,29 @@
-"""From rewards to advantages: GRPO's comparison within a group, per episode, turn or state, and GAE.
+"""From rewards to advantages: GRPO's comparison within a group, by episode or by turn, and GAE.
 
 A step's reward R_t belongs to all tokens that the policy sampled at that step; what came back in between
 (tool, profile and user text) never has an advantage, nor has anything after a valid ``stop``.
 """
 
-import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from pwagents_old.rl.rollout import Played, Rollout, loss_mask
-from pwagents_old.rl.settings import Credit, GrpoSettings, PpoSettings, Scale
+from pwagents.rl.rollout import Played, Rollout, loss_mask
+from pwagents.settings import Credit, GrpoSettings, PpoSettings, Scale
 
 _EPSILON = 1e-4  # added to the standard deviation, as TRL does
 
 
 def token_advantages(played: Played, config: GrpoSettings) -> np.ndarray:
-    """GRPO's advantages of all tokens that are learned from, episode after episode: each has its step's.
+    """Return GRPO's advantages of all learned tokens, episode after episode: each has its step's.
 
     The ``num_generations`` episodes of a task, which are compared, stand in a row.
     """
     per_step: list[np.ndarray] = []
     for i in range(0, len(played.rollouts), config.num_generations):
         group = slice(i, i + config.num_generations)
-        states = list(map(states_of, played.rollouts[group])) if config.credit == "state" else ()
         how = (config.credit, config.gamma, config.scale_rewards)
-        per_step += group_advantages(played.rewards[group], *how, states)
+        per_step += group_advantages(played.rewards[group], *how)
     return np.array(
         [
             steps[turn]
@@ -37,11 +35,7 @@ def token_advantages(played: Played, config: GrpoSettings) -> np.ndarray:
 
 
 def group_advantages(
-    rewards: Sequence[Sequence[float]],
-    credit: Credit = "episode",
-    gamma: float = 1.0,
-    scale: Scale = "group",
-    states: Sequence[Sequence[Hashable]] = (),
+    rewards: Sequence[Sequence[float]], credit: Credit = "episode", gamma: float = 1.0, scale: Scale = "group"
 ) -> list[np.ndarray]:
     """Compare the episodes of one group, all of the same task (Guo et al. 2025; Orion, Algorithm 1, line 11).
 
@@ -55,17 +49,12 @@ def group_advantages(
     (steps - 1): late steps, which few episodes reach, are not blown up. Orion does not say how returns are
     normalised per step; this rule is ours.
 
-    ``state``: the advantage of ``episode``, and beside it that of the step among those of the group that
-    began in the same state, by G_t: what was done there is compared with what else was done there (Feng et
-    al. 2025, "GiGPO", with weight 1). A state that the group was in once adds nothing.
-
     With ``scale`` "none" nothing is divided (Liu et al. 2025, "Dr. GRPO"). Dividing by the group's own
     deviation makes every group count alike. Where all episodes of a task succeed, or all fail, that blows a
     small alignment reward up to full size.
 
     Args:
         rewards: of each episode, R_t of each step.
-        states: of each episode, the state before each step (:func:`states_of`); for credit "state" alone.
 
     Returns:
         For each episode one advantage a step. With credit "episode" all 0 where the episodes earned the same.
@@ -84,43 +73,16 @@ def group_advantages(
         deviation = np.sqrt(squares.sum() / max(len(squares) - 1, 1))
         return [values / (deviation + _EPSILON) for values in taken]
 
-    returns = _compared([sum(steps) for steps in rewards], scale)
-    advantages = [np.full(len(steps), value) for steps, value in zip(rewards, returns, strict=True)]
-    if credit == "state":
-        # Added is what a step earned more than the others that began in its state.
-        to_go = [returns_to_go(steps, gamma) for steps in rewards]
-        met: dict[Hashable, list[tuple[int, int]]] = {}  # state -> (episode, step)
-        for i, own in enumerate(states):
-            for t, state in enumerate(own):
-                met.setdefault(state, []).append((i, t))
-        for places in met.values():
-            compared = _compared([to_go[i][t] for i, t in places], scale)
-            for (i, t), value in zip(places, compared, strict=True):
-                advantages[i][t] += value
-    return advantages
-
-
-def states_of(rollout: Rollout) -> list[Hashable]:
-    """The state before each step: what was done and what came back, and not what the policy thought."""
-    done = [
-        (step.action.name, json.dumps(step.action.arguments, sort_keys=True), step.observation.text)
-        for step in rollout.trajectory.steps
-    ]
-    return [tuple(done[:t]) for t in range(len(done))]
-
-
-def _compared(returns: Sequence[float], scale: Scale) -> np.ndarray:
-    """Returns less their mean, divided by their deviation (with n - 1) where that is asked for."""
-    returns = np.array(returns)
+    returns = np.array([sum(steps) for steps in rewards])
     shifted = returns - returns[0]
-    difference = shifted - shifted.mean()  # exactly 0 where all are equal
-    if scale == "none":
-        return difference
-    return difference / ((returns.std(ddof=1) if len(returns) > 1 else 0.0) + _EPSILON)
+    advantages = shifted - shifted.mean()  # exactly 0 where all are equal
+    if scale == "group":
+        advantages = advantages / ((returns.std(ddof=1) if len(returns) > 1 else 0.0) + _EPSILON)
+    return [np.full(len(steps), value) for steps, value in zip(rewards, advantages, strict=True)]
 
 
 def returns_to_go(rewards: Sequence[float], gamma: float) -> np.ndarray:
-    """G_t = R_t + gamma G_t+1 of each step."""
+    """Return G_t = R_t + gamma G_t+1 of each step."""
     earned, total = np.zeros(len(rewards)), 0.0
     for t in reversed(range(len(rewards))):
         total = rewards[t] + gamma * total
@@ -131,7 +93,7 @@ def returns_to_go(rewards: Sequence[float], gamma: float) -> np.ndarray:
 def critic_advantages(
     played: Played, values: Sequence[float], config: PpoSettings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """PPO's advantages (GAE) and the returns of all tokens that are learned from, episode after episode.
+    """Return PPO's advantages (GAE) and the returns of all learned tokens, episode after episode.
 
     Advantages are less their mean and divided by their deviation: over all that this process played, as PPO
     is mostly run, and not within a task, so that whether all episodes of a task went well still counts.
@@ -152,14 +114,14 @@ def critic_advantages(
 
 
 def sampled_rewards(rollout: Rollout, rewards: Sequence[float]) -> list[float]:
-    """One reward a token that is learned from: R_t at the last one of step t, 0 elsewhere."""
+    """Return a reward for each token that is learned from: R_t at the last one of step t, 0 elsewhere."""
     turns = [turn for learned, turn in zip(loss_mask(rollout), rollout.turns, strict=True) if learned]
     following = [*turns[1:], None]
     return [rewards[t] if t != after else 0.0 for t, after in zip(turns, following, strict=True)]
 
 
 def gae(rewards: Sequence[float], values: Sequence[float], gamma: float, lam: float) -> np.ndarray:
-    """Generalized advantage estimation over one episode's sampled tokens (Schulman et al. 2016).
+    """Return the generalized advantage estimation over one episode's sampled tokens (Schulman et al. 2016).
 
     Tokens of answers are no time steps: the next state of a turn's last token is the first token of the next
     turn. After the last token nothing more is earned.

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pwagents.lm.packed import states_before
-from pwagents_old.rl.settings import RlSettings
+from pwagents.settings import RlSettings
 
 if TYPE_CHECKING:
     import torch

@@ -1,52 +1,30 @@
-"""The folder of a run of reinforcement learning, which can be killed at any moment and taken up again.
+"""The log of a run of reinforcement learning, which can be killed at any moment and taken up again.
 
-``run.json`` holds the settings, ``log.jsonl`` one row a step, ``checkpoint-<step>`` all that is needed to go
-on from there, ``model`` the trained model.
+In the run's folder, ``log.jsonl`` holds one row a step, ``checkpoint-<step>`` all that is needed to go on
+from there, ``model`` the trained model.
 """
 
-import importlib.util
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from pwagents.errors import DataError
-from pwagents.schema import Task
-from pwagents.settings import deciding
-from pwagents.lm.train import checkpoint_step, last_checkpoint
 from pwagents.files import read_json_lines, write_aside
-from pwagents_old.rl.settings import RlSettings
+from pwagents.lm.train import checkpoint_step, last_checkpoint
 
 LOG = "log.jsonl"  # in the folder of a run
 Row = dict[str, float]  # of the log: numbers of a step
 
 
-def open_run(folder: Path, config: RlSettings, tasks: Sequence[Task]) -> tuple[str | None, list[Row]]:
-    """Begin a run or take it up again: the checkpoint to go on from (None at the start), and the log's rows.
+def open_log(folder: Path) -> tuple[str | None, list[Row]]:
+    """Return the checkpoint that a run goes on from (None at its start), and the log's rows so far.
 
     Rows of later steps than the checkpoint's are dropped: those steps will be done again.
-
-    Raises:
-        DataError: the folder holds a run with other settings or tasks.
-        ImportError: the tracker is not installed.
     """
-    if config.report_to != "none" and importlib.util.find_spec(config.report_to) is None:
-        raise ImportError(
-            f"report_to is {config.report_to!r}, but this package is not installed; 'pip install "
-            f"{config.report_to}', or set report_to to 'none': the log is written either way"
-        )
-    path = folder / "run.json"
-    run = {"method": type(config).__name__, **deciding(config), "tasks": [task.task_id for task in tasks]}
-    if path.exists():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        for name in [name for name, value in run.items() if before.get(name) != value]:
-            values = [str(settings.get(name))[:60] for settings in (before, run)]
-            raise DataError(path, "run", name, values[0], f"{values[1]}, or another folder for this run")
-    else:
-        write_aside(path, json.dumps(run, indent=1))
     checkpoint, log = last_checkpoint(folder), folder / LOG
     rows = [row for row in read_rows(log) if row["step"] <= checkpoint_step(checkpoint)]
     # A line that a kill cut short goes, too.
@@ -75,7 +53,7 @@ def append_row(folder: Path, row: Row) -> None:
 
 
 def is_flat(rows: Sequence[Row]) -> bool:
-    """Whether the best return of the last third of the steps, evaluated twice or more, is no new best."""
+    """Return whether the best return of the last third of the steps, evaluated twice or more, is not new."""
     returns = {row["step"]: row["eval_return"] for row in rows if "eval_return" in row}
     late = [value for step, value in returns.items() if 3 * step > 2 * max(returns)]
     early = [value for step, value in returns.items() if 3 * step <= 2 * max(returns)]
@@ -83,7 +61,7 @@ def is_flat(rows: Sequence[Row]) -> bool:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a log; none where there is no file yet. A last line that a kill cut short is left out.
+    """Return the rows of a log; none where there is no file yet. A line that a kill cut short is left out.
 
     Raises:
         DataError: a line is not a row.
@@ -99,11 +77,11 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
-def read_curves(folders: dict[str, Path | str]) -> pd.DataFrame:
-    """The logs of some runs, finished or under way, one row a run and step.
+def read_curves(folders: Mapping[str, Path]) -> pd.DataFrame:
+    """Return the logs of some runs, finished or under way, one row a run and step.
 
     Args:
-        folders: what to call a run -> its folder (of :func:`pwagents_old.rl.train.train_policy`).
+        folders: what to call a run -> its folder (of :func:`pwagents.rl.train.train_policy`).
 
     Returns:
         ``run``, ``step`` and a column for each number of the logs, in their order. A number that was not
@@ -123,12 +101,3 @@ def read_curves(folders: dict[str, Path | str]) -> pd.DataFrame:
         frame.insert(0, "run", run)
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)
-
-
-def smooth(curves: pd.DataFrame, column: str, window: int) -> pd.Series:
-    """The column's mean over the last ``window`` steps of the same run; fewer at a run's beginning.
-
-    Missing values count for nothing; where all are missing, so is the mean.
-    """
-    groups = curves.groupby("run", sort=False)[column]
-    return groups.transform(lambda values: values.rolling(window, min_periods=1).mean())

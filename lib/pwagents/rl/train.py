@@ -10,7 +10,7 @@ Where we depart from the papers:
 1. Orion trains by veRL and prints no learning rate, number of updates or critic for it; ours are settings.
 2. The loss is the mean over a part's sampled tokens, not over episodes (``loss_type``).
 3. PPO's critic reads the policy's hidden states and is fitted to them apart, to what was really still to
-   come (:class:`Critic`).
+   come (:class:`pwagents.rl.learner.Critic`).
 4. Nothing is compared within a task by PPO, so equally many episodes serve better as one of each of many
    tasks (``num_generations`` 1): from a few tasks the critic learns by heart how these ended.
 5. GAE's lambda is 1 unless asked otherwise. Below 1 a reward reaches back about 1 / (1 - lambda) tokens by
@@ -20,75 +20,63 @@ Where we depart from the papers:
 With one update a step the ratio is 1 and the clipping never acts; ``clip_fraction`` says so.
 """
 
+import shutil
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pwagents.progress import progress
-from pwagents.schema import Task
-from pwagents.seeds import derive_seed, rng
+from pwagents.lm.launch import launch
 from pwagents.lm.load import quiet
 from pwagents.lm.train import checkpoint_step
-from pwagents_old.rl.advantages import critic_advantages, token_advantages
-from pwagents_old.rl.learner import Learner, make_accelerator
-from pwagents_old.rl.log import append_row, is_flat, open_run
-from pwagents_old.rl.rollout import Evaluate, Play, StepRewards, play_batch, summarize
-from pwagents_old.rl.settings import GrpoSettings, PpoSettings
+from pwagents.progress import progress
+from pwagents.rl.advantages import critic_advantages, token_advantages
+from pwagents.rl.learner import Learner, make_accelerator
+from pwagents.rl.log import append_row, is_flat, open_log
+from pwagents.rl.rollout import Game, play_batch, summarize
+from pwagents.schema import Task
+from pwagents.seeds import derive_seed, rng
+from pwagents.settings import GrpoSettings, PpoSettings
 
 
 @quiet()
 def train_policy(
-    model: Any,
-    tokenizer: Any,
-    tasks: Sequence[Task],
-    play: Play,
-    rewards: StepRewards,
-    config: GrpoSettings | PpoSettings,
-    folder: Path | str,
-    evaluate: Evaluate | None = None,
-) -> Path:
+    model: Any, tokenizer: Any, game: Game, config: GrpoSettings | PpoSettings, folder: Path
+) -> None:
     """Train a policy by GRPO or PPO, as ``config`` says; a killed run goes on from its last checkpoint.
+
+    It leaves the log (:func:`pwagents.rl.log.read_curves`) and, in ``folder/model``, the trained model with
+    its tokenizer. Where that stands already, nothing is trained.
 
     Args:
         model: a folder, or a model, which is then trained in place (peft's adapters may be on it).
-        tokenizer: the model's; it is saved with it.
-        play: plays one episode of each task it is given; a task comes ``num_generations`` times in a row. Its
-            chance must come from its seed alone, and its rollouts tell the temperature they were sampled at.
-        rewards: R_t of each step of an episode.
-        folder: of this run alone; holds its log, its checkpoints and the result.
-        evaluate: every ``eval_steps``, its numbers join the log as ``eval_<name>``; by its ``return`` the
-            training may stop (``stop_when_flat``).
-
-    Returns:
-        ``folder/model``, the trained model and its tokenizer. Where it stands already, nothing is trained.
+        tokenizer: the model's.
+        game: every ``eval_steps`` its evaluation joins the log as ``eval_<name>``.
+        folder: of this run alone, as :func:`pwagents.store.made` gives it.
 
     Raises:
-        DataError: the folder holds a run with other settings.
-        ImportError: the tracker is not installed.
         RuntimeError: training diverged.
         ValueError: no tasks, settings that do not go together, or a rollout that contradicts itself.
+        ValueError, LaunchError: see :func:`~pwagents.lm.launch.launch`.
     """
     import torch
 
-    folder, accelerator = Path(folder).resolve(), make_accelerator(config, Path(folder).resolve())
+    folder, tasks = Path(folder).resolve(), game.tasks
+    given = {"model": model, "tokenizer": tokenizer, "game": game, "config": config, "folder": folder}
+    if (folder / "model").exists() or launch(train_policy, given, config.n_gpus, config.sharding):
+        return
+    accelerator = make_accelerator(config)
     rank, main = accelerator.process_index, accelerator.is_main_process
     share = config.prompts_per_step // accelerator.num_processes
-    # One process writes settings and removes broken checkpoints; the others then find all in order.
+    # One process removes broken checkpoints and rows; the others then find all in order.
     with accelerator.main_process_first():
-        checkpoint, rows = open_run(folder, config, tasks)
-    if (folder / "model").exists():
-        return folder / "model"
-    if config.report_to != "none":
-        accelerator.init_trackers("pwagents")
+        checkpoint, rows = open_log(folder)
 
     def write(row: dict[str, float]) -> None:
         rows.append(row)
         if main:
             append_row(folder, row)
-        accelerator.log({name: value for name, value in row.items() if name != "step"}, step=row["step"])
 
     # The tasks of the whole run, ``prompts_per_step`` for each step: every pass over them shuffled anew.
     if not tasks:
@@ -101,8 +89,8 @@ def train_policy(
     learner = Learner(model, config, accelerator)
     if checkpoint:
         accelerator.load_state(checkpoint, strict=False)  # what is not trained is not in it
-    elif evaluate and config.eval_steps and not rows:
-        write({"step": 0} | learner.evaluate(evaluate))
+    elif config.eval_steps and not rows:
+        write({"step": 0} | learner.evaluate(game, tokenizer))
     first, method = checkpoint_step(checkpoint), "PPO" if learner.critic else "GRPO"
     is_over = config.stop_when_flat and is_flat(rows)  # killed before the model was saved
     steps = range(first, first if is_over else config.max_steps)
@@ -113,7 +101,7 @@ def train_policy(
         prompts = in_order[step * config.prompts_per_step :][rank * share :][:share]
         batch = [task for task in prompts for _ in range(config.num_generations)]
         seed = derive_seed(config.seed, "rollouts", str(step), str(rank))
-        played = play_batch(learner.player, batch, play, rewards, seed)
+        played = play_batch(game, learner.player, tokenizer, batch, seed)
         row = summarize(played) | {"rollout_seconds": time.perf_counter() - start}
 
         # Look back at what was sampled before the policy moves. The old log-probabilities of the ratio are
@@ -148,8 +136,8 @@ def train_policy(
         means = torch.tensor(list(row.values()), dtype=torch.float64, device=accelerator.device)
         row = {"step": done} | dict(zip(row, accelerator.reduce(means, "mean").tolist(), strict=True))
         row["seconds"] = time.perf_counter() - start
-        if evaluate and config.eval_steps and (done % config.eval_steps == 0 or done == config.max_steps):
-            row |= learner.evaluate(evaluate)
+        if config.eval_steps and (done % config.eval_steps == 0 or done == config.max_steps):
+            row |= learner.evaluate(game, tokenizer)
         write(row)
         bar.set_postfix(reward=f"{row['reward']:.2f}", refresh=False)
         if config.save_steps and done % config.save_steps == 0:
@@ -157,5 +145,6 @@ def train_policy(
         if config.stop_when_flat and "eval_return" in row and is_flat(rows):
             break
     learner.save(tokenizer, folder / "model")
-    accelerator.end_training()
-    return folder / "model"
+    if main:
+        for last in folder.glob("checkpoint-*"):
+            shutil.rmtree(last)
