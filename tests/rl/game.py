@@ -137,7 +137,7 @@ BANDIT, CUE = Game(play_bandit, pay_bandit), Game(play_cue, pay_cue)
 
 
 def train(method: str, folder: Path, start=None, game: Game = CUE, **changed) -> Path:
-    """Train on a game, in ``folder``, from a model or its folder, or from a new one; return the model's folder."""
+    """Train on a game from a model, its folder, or a new one; return the folder of what was trained."""
     from pwagents.rl.train import train_policy
 
     folder.mkdir(exist_ok=True)

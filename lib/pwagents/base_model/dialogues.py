@@ -13,18 +13,22 @@ does not teach. Where the profile is not updated, the answers stand in the dialo
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from pwagents.base_model.exercises import Maker, shop_words
-from pwagents.base_model.pretrain import ALL_STEPS, Lesson
+from pwagents.base_model.exercises import Maker, ids_and_titles, shop_words
+from pwagents.base_model.pretrain import ALL_STEPS, Lesson, base_model
 from pwagents.base_model.small import make_tokenizer
 from pwagents.data.synthetic.shop import BASIC_SLOTS, SYLLABLES, Domain, domains, language
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
 from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.lm.tokens import Example, tokenize_conversation
+from pwagents.orion.agent import PURCHASES, RULES, orion_messages
+from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.contextual import (
     Context,
     ContextualProfile,
@@ -33,8 +37,20 @@ from pwagents.profiles.contextual import (
     Purchase,
     Updater,
 )
-from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Behavior, Observation, Review, Step, TaskType
+from pwagents.profiles.update import OfflineUpdater
+from pwagents.schema import (
+    FUNCTION_OF,
+    TASK_TYPES,
+    Action,
+    Behavior,
+    Observation,
+    Product,
+    Review,
+    Step,
+    TaskType,
+)
 from pwagents.seeds import rng
+from pwagents.settings import OrionSettings
 from pwagents.shop.environment import BeliefState, compact_text, full_text
 from pwagents.users.rules import Fact, phrases, sentences
 from pwagents.words import content_words, kind_of, read_yaml
@@ -162,6 +178,27 @@ class DialogueText:
             return self.tell(made.repeated(), SHOWN)[:-1]
         state = made.chosen(FEW_BOUGHT) if made.task == "recommend" else made.requested((), most_asked + 1)
         return self.tell(state, SHOWN)[:-1]  # without what the call brings
+
+
+def orion_base(settings: OrionSettings, products: Mapping[str, Product], seed: int | None = None) -> Path:
+    """Return the folder of the model that Orion's trainings start from; the small one is made.
+
+    Args:
+        products: of the study: none of them is told of in what it reads, whose profiles are of their shop.
+        seed: of its text and first weights; None: that of the settings.
+
+    Raises:
+        DataError: with ``stored_runs_only``, a model that is not there.
+    """
+    seed = settings.seed if seed is None else seed
+    models, only = settings.output_dir / "models", settings.stored_runs_only
+    return base_model(settings.base, models, partial(dialogue_text, products, seed), seed, stored_only=only)
+
+
+def dialogue_text(products: Mapping[str, Product], seed: int) -> "DialogueText":
+    """Return the dialogues in the agent's own form."""
+    update, taken = OfflineUpdater(Catalogue(products)), ids_and_titles(products)
+    return DialogueText(update, taken, seed, orion_messages, RULES, PURCHASES)
 
 
 def dialogue_tokenizer(rules: str) -> "PreTrainedTokenizerFast":

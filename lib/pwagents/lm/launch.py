@@ -34,7 +34,7 @@ class LaunchError(RuntimeError):
 
 
 def side_by_side(
-    train: Callable[[U], R], units: Sequence[U], base: BaseSettings, *, stored_only: bool
+    train: Callable[[U], R], units: Sequence[U], base: BaseSettings, *, one_by_one: bool
 ) -> list[R]:
     """Return what ``train`` gives for each unit (a seed, say), in their order.
 
@@ -44,9 +44,9 @@ def side_by_side(
     Args:
         train: makes models; it runs where they are not there yet, too.
         base: the model that the trainings start from.
-        stored_only: nothing is trained, so nothing is gained by other processes.
+        one_by_one: in this process, one after another: nothing is trained, say.
     """
-    if stored_only or not base.is_small:
+    if one_by_one or not base.is_small:
         return [train(unit) for unit in units]
     return engine.beside(train, units)
 

@@ -128,7 +128,7 @@ def play_anew(
         Run -> the benchmark that was tested in, and the episodes.
     """
     first, trainings = next(iter(runs.values())), partial(_train_all, make_study, methods, train)
-    trained = side_by_side(trainings, [*runs.values()], first.base, stored_only=first.stored_runs_only)
+    trained = side_by_side(trainings, [*runs.values()], first.base, one_by_one=first.stored_runs_only)
     played = {}
     for (run, settings), models in zip(runs.items(), trained, strict=True):
         study = make_study(settings)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from pwagents.orion.baselines import BASELINES
 from pwagents.results.statistics import SCORED, by_task
 from pwagents.schema import TASK_TYPES
 from pwagents.shop.score import GRADER_VERSION
@@ -30,8 +31,6 @@ METRICS = {
     "Orion": {"result_final": "result accuracy", "step_accuracy": "function accuracy", "steps": "steps"},
 }
 NOT_RUN = "not run"  # the source of a row that says what it needs
-# Our names of the methods in Orion's Table 1.
-ORION = ("No memory", "Chain of thought", "ReAct", "ChatShop", "PUMA (prompted)")
 # Formats of Orion's columns, which are in percent.
 IN_PERCENT = dict.fromkeys(METRICS["Orion"].values(), ".1f")
 # What the agent's own model read and wrote, on average, and its price (0 but for an endpoint's), without
@@ -148,7 +147,7 @@ def with_prompted(trained: pd.DataFrame, played: pd.DataFrame, data: str) -> pd.
 
     Args:
         trained: the other rows, of :func:`below_paper`.
-        played: one row an episode of :data:`ORION`'s methods, with its ``model``; may be empty.
+        played: one row an episode of :data:`BASELINES`, with its ``model``; may be empty.
         data: on which ours were played.
 
     Returns:
@@ -156,7 +155,7 @@ def with_prompted(trained: pd.DataFrame, played: pd.DataFrame, data: str) -> pd.
         (``source`` "not run"), with what it ``needs``.
     """
     rows = _cells("Orion", "Table 1").drop_duplicates("row")
-    printed = rows[rows["ours"].isin(ORION)]
+    printed = rows[rows["ours"].isin(BASELINES)]
     theirs = below_paper(played.head(0), "Orion", "Table 1", "", data, printed["row"])
     ours = [
         below_paper(own, "Orion", "Table 1", model, data, [])

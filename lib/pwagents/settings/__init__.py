@@ -15,6 +15,7 @@ from pwagents.settings.group import (
 )
 from pwagents.settings.load import (
     COMPLETE,
+    FLAT,
     INTERACTIVE,
     NOTEBOOKS,
     changes,

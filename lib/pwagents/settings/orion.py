@@ -245,6 +245,11 @@ class OrionSettings(NotebookSettings):
         return RewardSettings(**values_of(Success, self.role_play), **plain(self.reward))
 
     @property
+    def one_by_one(self) -> bool:
+        """Return whether trainings follow one another: none is made, or roles' models share a budget."""
+        return self.stored_runs_only or self.players.are_models
+
+    @property
     def decoding(self) -> Decoding:
         return Decoding(**plain(self.play), shown=self.players.shown, workers=self.players.workers)
 

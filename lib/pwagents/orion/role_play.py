@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pwagents.errors import DataError, NotEvaluableError
+from pwagents.orion.agent import orion_messages
+from pwagents.orion.reward import Success, has_succeeded
+from pwagents.profiles.catalogue import spaced_words
 from pwagents.progress import progress
+from pwagents.rl.rollout import StartEpisode
 from pwagents.schema import TASK_TYPES, Action, Benchmark, Product, Task, TaskType, Trajectory
 from pwagents.seeds import rng
 from pwagents.settings import plain as as_json
 from pwagents.shop.environment import Agent, BeliefState
-from pwagents.store import Keyed, Store
+from pwagents.store import Facts, Keyed, Store, with_code
 from pwagents.users.rules import leaks
-from pwagents_old.orion.agent import orion_messages
-from pwagents_old.orion.reward import Success, has_succeeded
-from pwagents.profiles.catalogue import spaced_words
-from pwagents_old.rl.rollout import StartEpisode
 
 # Why a trajectory is not kept, in the order in which it is looked for; empty: it is kept.
 Failure = Literal[
@@ -46,7 +46,7 @@ class Played(Keyed):
         task_id, round: which task, and in which of the rounds over the tasks.
         failure: why it is not kept; empty where it is.
         trajectory: the steps; None where the task cannot be evaluated. Its belief states are made again by
-            :func:`pwagents_old.orion.agent.belief_states`.
+            :func:`pwagents.orion.agent.belief_states`.
     """
 
     task_id: str
@@ -76,13 +76,13 @@ def play_roles(
     store: Path | str,
     *,
     success: Success,
-    params: Mapping[str, Any],
+    params: Facts,
     n: int,
     rounds: int = 3,
     seed: int = 0,
     workers: int = 1,
 ) -> RolePlay:
-    """Exactly ``n`` trajectories that succeeded and leak nothing.
+    """Return exactly ``n`` trajectories that succeeded and leak nothing.
 
     Task types take turns, so that each has its share although teachers succeed at some more often than at
     others; one that has no tasks left drops out. Tasks of a type come in a seeded order. Those that failed
@@ -98,11 +98,11 @@ def play_roles(
         start: begins an episode; the user simulator is in its environment, the update of the profile in it.
         teacher: number of the round (0 ...) -> the agent that plays it, such as
             ``lambda number: OfflineTeacher(..., seed=number)`` or
-            :func:`pwagents_old.orion.teacher.llm_teachers`.
+            :func:`pwagents.orion.teacher.llm_teachers`.
         store: the file of what was played (:mod:`pwagents.store`); other settings may share it.
         success: what is kept.
         params: plain JSON values: all that decides the result beside data, tasks, seed and ``success`` (who
-            plays the two sides, how profiles are made).
+            plays the two sides, how profiles are made), and under "code" the modules.
         workers: episodes at once; more than one pays where a side waits for an endpoint.
 
     Raises:
@@ -111,14 +111,15 @@ def play_roles(
         RuntimeError: another process is writing to ``store``.
     """
     # What decides an episode of a task and round, and their order.
-    parts = [benchmark.content_hash, [task.task_id for task in tasks], seed, as_json(success), dict(params)]
+    params, hashes = with_code(params)
+    parts = [benchmark.content_hash, [task.task_id for task in tasks], seed, as_json(success), params]
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
     order = [tasks[i] for i in rng(seed, "role-play").permutation(len(tasks))]
     kept: list[Played] = []
     failures: Counter[Failure] = Counter()
     episodes = Store(store, Played)
     with (
-        episodes.appending() as append,
+        episodes.appending(hashes) as append,
         ThreadPoolExecutor(workers) as threads,
         progress(total=n, desc="role-play", unit="trajectory") as bar,
     ):
@@ -171,7 +172,7 @@ def play_roles(
 def failure_of(
     task: Task, product: Product, states: Sequence[BeliefState], trajectory: Trajectory, success: Success
 ) -> Failure:
-    """Why a trajectory is not kept; empty where it is.
+    """Return why a trajectory is not kept; empty where it is.
 
     Whatever is kept is imitated, so a malformed call or a leak counts more than the success after it.
 
@@ -194,7 +195,7 @@ def failure_of(
 
 
 def gives_target_away(state: BeliefState, action: Action, task: Task, product: Product) -> bool:
-    """Whether an action holds the target's id or title, or the real review, where S_t does not.
+    """Return whether an action holds the target's id or title, or the real review, where S_t does not.
 
     A teacher that says what it cannot know has been told, and a policy cannot learn that from it.
     """
@@ -218,7 +219,7 @@ def gives_target_away(state: BeliefState, action: Action, task: Task, product: P
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All texts in arguments of a call."""
+    """Yield all texts in arguments of a call."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -4,37 +4,36 @@ with fewer and more questions, and who knows the target.
 None of them is a bound: a policy may pass its teacher, and do worse than chance.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 
-import pandas as pd
-
 from pwagents.agents.offline import words
-from pwagents.shop.score import rank_accuracy
+from pwagents.orion.agent import FUNCTIONS
+from pwagents.orion.experiment import OrionRuns
+from pwagents.orion.study import Study, role_facts
+from pwagents.orion.teacher import is_result, make_teacher
+from pwagents.profiles.catalogue import WORD_LISTS, Catalogue
 from pwagents.schema import FUNCTION_OF, Action, Task
 from pwagents.seeds import rng
 from pwagents.shop.environment import Agent, BeliefState
+from pwagents.shop.score import rank_accuracy
 from pwagents.shop.search import content_query
 from pwagents.store import Episode
-from pwagents_old.orion.agent import FUNCTIONS
-from pwagents_old.orion.runs import OrionRuns
-from pwagents_old.orion.study import Study, role_facts
-from pwagents_old.orion.teacher import is_result
-from pwagents.profiles.catalogue import WORD_LISTS, Catalogue
 
 RANDOM, TEACHER, KNOWS = "Random", "Teacher", "Knows the target"
 INSTRUCTION, CONTENT = "Instruction alone", "Content words alone"
+CODE = ("orion.references", "orion.teacher", "shop.score")
 WORDS = 4  # of a random query or review
 IDS = 3  # of a random recommendation
 
 
 def play_references(runs: OrionRuns, questions: int) -> dict[str, list[Episode]]:
-    """Episodes of those that nobody trained, by name; the teacher by rules asks at most so many questions."""
+    """Let those play that nobody trained, by name; the teacher by rules asks at most so many questions."""
     study = runs.study
     # Made when the first episode is played: those that are stored need neither.
     chance = cache(lambda: RandomAgent(study.catalogue, study.seed))
-    teacher = cache(lambda: study.teacher(0, questions))
+    teacher = cache(lambda: make_teacher(study, 0, questions))
     agents: dict[str, Callable[[Task], Agent]] = {
         RANDOM: lambda _: chance(),
         INSTRUCTION: lambda _: partial(search_instruction, str),
@@ -43,23 +42,11 @@ def play_references(runs: OrionRuns, questions: int) -> dict[str, list[Episode]]
         KNOWS: lambda task: partial(know_all, study, task),
     }
     facts = {"teacher": role_facts(study.settings.players, "teacher"), "questions": questions}
-    return {name: runs.agent(name, agent_of, facts) for name, agent_of in agents.items()}
+    return {name: runs.agent(name, agent_of, facts, CODE) for name, agent_of in agents.items()}
 
 
-def play_ladder(runs: OrionRuns, numbers: Sequence[int]) -> pd.DataFrame:
-    """Episodes of the teacher by rules with each number of questions at most, ``questions``."""
-    study, frames = runs.study, []
-    for n in numbers:
-        teacher = study.rule_teacher(0, n)
-        records = runs.agent(f"{n} questions", lambda _, teacher=teacher: teacher, {"questions": n})
-        frames.append(runs.frame(records).assign(questions=n))
-    return pd.concat(frames, ignore_index=True)
-
-
-def play_everyone(
-    runs: OrionRuns, policies: Mapping[str, Path], questions: int
-) -> dict[str, list[Episode]]:
-    """Episodes of references and, between them, of policies; each policy greedily, then ", sampled"."""
+def play_everyone(runs: OrionRuns, policies: Mapping[str, Path], questions: int) -> dict[str, list[Episode]]:
+    """Let references play and, between them, policies; each policy greedily, then ", sampled"."""
     references = play_references(runs, questions)
     records = {name: references[name] for name in (RANDOM, INSTRUCTION, CONTENT)}
     for name, folder in policies.items():

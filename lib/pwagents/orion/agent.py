@@ -2,7 +2,7 @@
 
 The belief state is S_t = (I, P_ctx,t, session history). The instruction and P_ctx,0 make the first message;
 where a step changed the contextual profile, P_ctx,t is told with that step's observation. The same messages
-are what the policy is trained on (:mod:`pwagents_old.orion.train`).
+are what the policy is trained on (:mod:`pwagents.orion.train`).
 
 The policy composes its calls itself: no line of the prompt is written for one. Departures: the paper does not
 print its prompt, so the words are ours; past purchases of the retrieved interest and of others are listed,
@@ -23,10 +23,10 @@ from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Request, Tool
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.contextual import Context, ContextualProfile, Purchase
-from pwagents.schema import FUNCTION_OF, Action, Behavior, Benchmark, Split, Step, Task, Trajectory
-from pwagents.shop.environment import BeliefState, tool_schemas
 from pwagents.profiles.global_micro import contextual_profiles, nearest_clusters
 from pwagents.profiles.types import UserProfiles
+from pwagents.schema import FUNCTION_OF, Action, Behavior, Benchmark, Split, Step, Task, Trajectory
+from pwagents.shop.environment import BeliefState, tool_schemas
 
 FUNCTIONS = tuple(sorted([*FUNCTION_OF.values(), "respond", "stop"]))  # in the order in which TRL lists tools
 
@@ -135,17 +135,15 @@ def contexts(
     split: Split,
     profiles: Mapping[str, UserProfiles],
     embedder: Embedder,
-    m: int = 1,
 ) -> dict[str, Context]:
     """What retrieval finds for each task, task_id -> context (Orion, 4.1): one batch of retrievals.
 
     Args:
         profiles: user_id -> profiles made from what lies before the user's first task of the split.
         embedder: the one that the clusters' centres were made with.
-        m: clusters whose micro-profiles are taken; the retrieved interest is the nearest alone.
     """
     instructions, users = [t.instruction for t in tasks], [profiles[t.user_id] for t in tasks]
-    near = nearest_clusters(instructions, users, embedder, m)
+    near = nearest_clusters(instructions, users, embedder, 1)
     first = contextual_profiles(users, near)
     made = {}
     for task, profile, clusters, user_profiles in zip(tasks, first, near, users, strict=True):

@@ -1,7 +1,7 @@
 """The teachers: the agent's side of the role-play that makes conversations to learn from (Orion, 4.3).
 
 The paper does not say who plays the agent's side; "a strong LLM" writes its instructions. Here a language
-model plays it (:func:`llm_teachers`), or rules (:class:`OfflineTeacher`). Both see what a policy sees, S_t,
+model plays it, or rules (:class:`OfflineTeacher`). Both see what a policy sees, S_t,
 and never the target or the task. The one by rules knows, beside it, what anybody knows of a shop: which words
 are colors or brands, and in what the products of a kind differ.
 """
@@ -10,13 +10,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
-from pwagents.llm.chat import ChatModel
-from pwagents.schema import FUNCTION_OF, Action, Step, TaskType
-from pwagents.seeds import derive_seed
-from pwagents.shop.environment import Agent, BeliefState
-from pwagents.words import content_words, kind_of
-from pwagents_old.orion.agent import OrionAgent
+from pwagents.orion.agent import OrionAgent
 from pwagents.profiles.catalogue import (
     TOPIC,
     WORD_LISTS,
@@ -27,6 +23,13 @@ from pwagents.profiles.catalogue import (
     find_bands,
     spaced_words,
 )
+from pwagents.schema import FUNCTION_OF, Action, Step, TaskType
+from pwagents.seeds import derive_seed
+from pwagents.shop.environment import Agent, BeliefState
+from pwagents.words import content_words, kind_of
+
+if TYPE_CHECKING:
+    from pwagents.orion.study import Study
 
 NAMED = 3  # open attributes, at most, in a thought
 REVIEW_TEMPERATURE, TEMPERATURE = 1.0, 0.6  # of a language model: the paper's for RL's episodes (5.1)
@@ -202,23 +205,30 @@ def _longest_run(title: str, topics: set[str], text: str) -> str:
     return max((run for run in runs if f" {run} " in spaced_words(text)), key=len, default="")
 
 
-def llm_teachers(model: ChatModel, shown: int = 10) -> Callable[[int], Agent]:
-    """A language model as the teacher of each round, for :func:`pwagents_old.orion.role_play.play_roles`.
+def make_teacher(study: "Study", number: int, questions: int) -> Agent:
+    """Return who plays the agent in a round of the role-play: rules, or a language model.
 
-    It is Orion's own agent: it gets the messages that the policy will be trained on, made of S_t alone.
-
-    Another round draws another reply to the same messages.
+    The model is Orion's own agent: it gets the messages that the policy will be trained on, made of S_t
+    alone. Another round draws another reply to the same messages.
 
     Args:
-        shown: products of a result that the model is told about, at most.
+        number: of the round.
+        questions: that rules ask, at most.
     """
+    players = study.settings.players
+    if players.teacher == "offline":
+        return rule_teacher(study, number, questions)
+    model = study.model(players.teacher)
 
-    def of_round(number: int) -> Agent:
-        def act(state: BeliefState) -> Action:
-            temperature = TEMPERATURE if state.product is None else REVIEW_TEMPERATURE
-            sampling = {"temperature": temperature, "max_tokens": MAX_TOKENS}
-            return OrionAgent(model, shown, sampling, number)(state)
+    def act(state: BeliefState) -> Action:
+        temperature = TEMPERATURE if state.product is None else REVIEW_TEMPERATURE
+        sampling = {"temperature": temperature, "max_tokens": MAX_TOKENS}
+        return OrionAgent(model, players.shown, sampling, number)(state)
 
-        return act
+    return act
 
-    return of_round
+
+def rule_teacher(study: "Study", number: int, questions: int) -> OfflineTeacher:
+    """Return the teacher by rules, whoever plays the role."""
+    own_seed = derive_seed(study.seed, "teacher", str(number))
+    return OfflineTeacher(study.catalogue, own_seed, study.identify, questions)

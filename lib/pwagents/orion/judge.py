@@ -11,19 +11,23 @@ result of the action. A judge that knew the target would pay for success a secon
 import json
 import threading
 from collections.abc import Sequence
-from typing import Annotated, Protocol
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import BaseModel, Field
 
 from pwagents.agents.messages import transcript, user
 from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.llm.replies import read_reply
+from pwagents.orion.agent import orion_messages
+from pwagents.profiles.catalogue import TOPIC, Catalogue, affirmed, denied, find_bands, spaced_words
 from pwagents.schema import FUNCTION_OF, Action, Usage
 from pwagents.shop.environment import BeliefState
-from pwagents.llm.replies import read_reply
-from pwagents_old.orion.agent import orion_messages
-from pwagents.profiles.catalogue import TOPIC, Catalogue, affirmed, denied, find_bands, spaced_words
 from pwagents.words import read_yaml
+
+if TYPE_CHECKING:
+    from pwagents.orion.study import Study
 
 WORST = -1.0
 VAGUE = -0.5  # a question about nothing that one could tell
@@ -42,10 +46,19 @@ class Judge(Protocol):
     """Scores actions against belief states; sees nothing else."""
 
     def __call__(self, state: BeliefState, action: Action) -> float:
-        """In [-1, 1]."""
+        """Return a score in [-1, 1]."""
 
     def scores(self, states: Sequence[BeliefState], actions: Sequence[Action]) -> list[float]:
-        """The score of each action in its state."""
+        """Return the score of each action in its state."""
+
+
+@lru_cache(maxsize=4)  # a language model counts what it could not read
+def judge_of(study: "Study") -> Judge:
+    """Return who judges in a study: rules, or the language model of its settings."""
+    players = study.settings.players
+    if players.judge == "offline":
+        return OfflineJudge(study.catalogue)
+    return LlmJudge(study.model(players.judge), players.shown)
 
 
 class OfflineJudge:
@@ -152,17 +165,17 @@ class OfflineJudge:
 
 
 def singular(text: str) -> str:
-    """The words of a text in lower case, without the s of a plural."""
+    """Return the words of a text in lower case, without the s of a plural."""
     return " ".join(word.rstrip("s") for word in spaced_words(text).split())
 
 
 def holds(text: str, value: str) -> bool:
-    """Whether a text of :func:`singular` holds a value, as whole words."""
+    """Return whether a text of :func:`singular` holds a value, as whole words."""
     return f" {singular(value)} " in f" {text} "
 
 
 def is_call(action: Action) -> bool:
-    """Whether an action is a well-formed call of one of the functions."""
+    """Return whether an action is a well-formed call of one of the functions."""
     if action.problem:
         return False
     if action.name == "stop":
@@ -208,7 +221,7 @@ class LlmJudge:
         return self.scores([state], [action])[0]
 
     def scores(self, states: Sequence[BeliefState], actions: Sequence[Action]) -> list[float]:
-        """The score of each action in its state; all are asked for at once.
+        """Return the score of each action in its state; all are asked for at once.
 
         Raises:
             InfrastructureError: the model cannot be reached.
@@ -217,7 +230,7 @@ class LlmJudge:
         return [self._score(reply) for reply in ask_all(self.model, requests, "judge")]
 
     def request(self, state: BeliefState, action: Action) -> Request:
-        """What the model is asked about one action."""
+        """Return what the model is asked about one action."""
         belief = transcript(orion_messages(state, self.shown)[1:])  # without the agent's own rules
         call = f"(no call: {action.problem})"
         if not action.problem:
@@ -242,5 +255,5 @@ class LlmJudge:
 
 
 def prompts() -> dict:
-    """The texts of ``prompts.yaml``."""
+    """Return the texts of ``prompts.yaml``."""
     return read_yaml(__package__, "prompts.yaml")

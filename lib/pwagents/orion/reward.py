@@ -12,58 +12,23 @@ recommendation or review after the first earns at most 0 of it.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat
-
-from pwagents.shop.score import attempts
+from pwagents.orion.judge import Judge
+from pwagents.orion.teacher import is_result
+from pwagents.rl.rollout import Episode
 from pwagents.schema import FUNCTION_OF, Trajectory
-from pwagents.settings import Group, S
-from pwagents_old.orion.judge import Judge
-from pwagents_old.orion.teacher import is_result
-from pwagents_old.rl.rollout import Episode
-
-
-class Success(Group):
-    """What counts as success of an episode: the paper does not say."""
-
-    success_rank: Annotated[int, Field(ge=1, le=10)] = S(
-        3, "A search succeeds with the target at this rank or better, in the last attempt."
-    )
-    recommendation_rank: Annotated[int, Field(ge=1, le=10)] = S(
-        10, "A recommendation likewise: most requests for one say little, so that among the ten is much."
-    )
-    review_success: Annotated[float, Field(ge=-1, le=1)] = S(
-        0.35,
-        "A review succeeds from this cosine with the real one on. Users' own earlier reviews reach as "
-        "much on average in the embedded data, without a look at the product.",
-    )
-
-
-Paid = Literal["both", "task", "alignment"]
-
-
-class ReturnSettings(Group):
-    """What an episode earns beside success."""
-
-    alignment_weight: NonNegativeFloat = S(1.0, "Of the judge's scores beside success. Orion, 4.3: 1.0.")
-    patience: NonNegativeFloat = S(0.0, "What each question costs. Orion, 4.3: a neutral action scores 0.")
-
-
-class RewardSettings(Success, ReturnSettings):
-    """What an episode earns."""
-
-    use: Paid = S("both", "The whole reward, or one half of it.")
+from pwagents.settings import RewardSettings, Success
+from pwagents.shop.score import attempts
 
 
 class Rewards:
-    """What the steps of episodes earn, as the trainer asks for it: a list of R_t an episode, part by part."""
+    """Pays the steps of episodes: a list of R_t an episode, part by part."""
 
     def __init__(self, judge: Judge, config: RewardSettings):
         self.judge, self.config = judge, config
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, list[list[float]]]:
-        """``task``, for success, ``alignment``, weighted, and ``patience``; the settings may leave each at 0.
+        """Return ``task``, for success, ``alignment``, weighted, and ``patience``.
 
         The judge gets all steps at once, so a slow one can batch them.
 
@@ -98,7 +63,7 @@ class Rewards:
 
 
 def has_succeeded(trajectory: Trajectory, success: Success) -> bool:
-    """Whether the last attempt of an episode is a success."""
+    """Return whether the last attempt of an episode is a success."""
     results = attempts(trajectory)
     if not results:
         return False

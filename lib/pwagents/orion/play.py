@@ -14,17 +14,32 @@ from operator import call
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pwagents.agents.offline import CODE as OFFLINE
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Message, Reply
-from pwagents.schema import Action, Task, Usage
-from pwagents.seeds import derive_seed
-from pwagents.shop.environment import BeliefState
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.decode import BatchDecoder, VllmDecoder
 from pwagents.lm.tokens import Example, answer_tokens, prompt_tokens, tokenize_conversation
-from pwagents_old.orion.agent import answer_message, orion_messages, orion_tools
-from pwagents_old.orion.settings import Decoding
-from pwagents_old.rl.rollout import Rollout, StartEpisode
+from pwagents.orion.agent import answer_message, orion_messages, orion_tools
+from pwagents.rl.rollout import Rollout, StartEpisode
+from pwagents.schema import Action, Task, Usage
+from pwagents.seeds import derive_seed
+from pwagents.settings import Decoding
+from pwagents.shop.environment import BeliefState
+
+# The modules that decide an episode, for keys. Data and instructions stand there by their content.
+CODE = (
+    *OFFLINE,
+    *(f"agents.{name}" for name in ("messages", "replies")),
+    *(f"users.{name}" for name in ("rules", "llm", "difficult")),
+    *(f"llm.{name}" for name in ("chat", "fence", "folder", "local_model", "parts", "prompts", "replies")),
+    *(f"lm.{name}" for name in ("decode", "tokens")),
+    *(f"profiles.{name}" for name in ("catalogue", "clusters", "global_micro", "llm", "offline", "types")),
+    *(f"orion.{name}" for name in ("agent", "play", "study", "experiment")),
+    "profiles.update",
+    "rl.rollout",
+    "words",
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

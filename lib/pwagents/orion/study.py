@@ -21,41 +21,30 @@ from pwagents.agents.offline import FunctionClassifier
 from pwagents.data import load_benchmark
 from pwagents.data.splits import parting_date, sample_tasks
 from pwagents.embedding import Embedder
-from pwagents.profiles.contextual import Context
-from pwagents.schema import TASK_TYPES, Benchmark, Split, Task, TaskType
-from pwagents.seeds import derive_seed
-from pwagents.settings import plain
-from pwagents.shop.environment import Agent, Environment, Shop
-from pwagents.shop.search import build_search_engine
-from pwagents.users.llm import make_user
 from pwagents.llm.make import Models
-from pwagents_old.orion.agent import contexts
-from pwagents_old.orion.judge import LlmJudge, OfflineJudge
-from pwagents_old.orion.settings import OrionPlayers, OrionSettings
-from pwagents_old.orion.teacher import OfflineTeacher, llm_teachers
+from pwagents.orion.agent import contexts
 from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.contextual import Context
 from pwagents.profiles.global_micro import profile_users
 from pwagents.profiles.llm import LlmProfiler, LlmUpdater
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.update import OfflineUpdater
-from pwagents_old.project import code_hash
+from pwagents.schema import TASK_TYPES, Benchmark, Split, Task, TaskType
+from pwagents.settings import OrionPlayers, OrionSettings, plain
+from pwagents.shop.environment import Environment, Shop
+from pwagents.shop.search import build_search_engine
 from pwagents.tasks.writers import LlmAmbiguousWriter, OfflineAmbiguousWriter, with_instructions
+from pwagents.users.llm import make_user
 
 if TYPE_CHECKING:
     from pwagents.data.synthetic import Truth
 
-# Code that decides, beside data, settings and policy, how an episode goes. The data's own code is left out:
-# their content hash is in each key.
-EPISODE = (
-    *("orion", "agents", "users", "web", "profiles", "llm"),
-    *("embedding", "schema", "seeds", "words", "data/instructions", "data/splits", "results/metrics"),
-)
 REVIEW_TOKENS = 512  # as long as the published scorer reads a review
 Users = tuple[str, ...]  # their ids
 
 
 def load_world(settings: OrionSettings, model: Models) -> "tuple[Benchmark, Truth | None, Users, Users]":
-    """All users with the instructions of the settings, and who of them is held out and who is trained on.
+    """Return all users with the instructions of the settings, who of them is held out, who is trained on.
 
     Orion's instructions are ambiguous: a strong language model writes them by inverse prompting (4.3), or, in
     its place, templates do. Those held out come first.
@@ -84,13 +73,13 @@ def load_world(settings: OrionSettings, model: Models) -> "tuple[Benchmark, Trut
 def tasks_of(
     benchmark: Benchmark, users: Sequence[str], split: Split, types: Sequence[TaskType]
 ) -> list[Task]:
-    """The tasks of some users, of some types."""
+    """Return the tasks of some users, of some types."""
     chosen = set(users)
     return [task for task in benchmark.tasks[split] if task.user_id in chosen and task.type in types]
 
 
 def benchmark_of(benchmark: Benchmark, users: Sequence[str]) -> Benchmark:
-    """The benchmark of some users alone."""
+    """Return the benchmark of some users alone."""
     chosen = set(users)
     return replace(
         benchmark,
@@ -101,7 +90,7 @@ def benchmark_of(benchmark: Benchmark, users: Sequence[str]) -> Benchmark:
 
 
 def role_facts(players: OrionPlayers, role: Literal["teacher", "judge"]) -> str | dict[str, Any]:
-    """Who plays a role, for keys; with a language model, how many products it is told about, too."""
+    """Return who plays a role, for keys; with a language model, how many products it is told about, too."""
     name = getattr(players, role)
     return name if name == "offline" else {"model": name, "shown": players.shown}
 
@@ -127,15 +116,15 @@ class Study:
 
     Attributes:
         benchmark: all users, those held out first.
-        truth: what the embedded world knows of them; None of other sources.
+        truth: what the synthetic world knows of them; None of other sources.
         held_out: the ids of those held out.
         train_tasks, validation_tasks: of the users to train on, their train split before ``date``; the
             progress of trainings is measured on the latter.
         test_tasks: of the users held out whose first test task is not before ``date``.
         date: in milliseconds; nothing from then on is learned from
             (:func:`pwagents.data.splits.parting_date`).
+        model: makes the language model of a role, whose replies are stored.
         offline_updater: understands users' words without a language model, whoever updates profiles.
-        facts: what decides an episode beside task and policy, as JSON values, for keys.
 
     Raises:
         DataError: the source's files are not what they should be.
@@ -146,7 +135,7 @@ class Study:
         from pwagents.shop.sasrec import RecommendersByTime
 
         self.settings, self.seed, self.output_dir = settings, settings.seed, settings.output_dir
-        model = Models(settings.players, settings.output_dir / "runs" / "replies.sqlite")
+        self.model = model = Models(settings.players, settings.output_dir / "runs" / "replies.sqlite")
         self.benchmark, self.truth, self.held_out, self._trained = load_world(settings, model)
         types, first_task = settings.study.task_types, self.benchmark.first_task
         to_train = tasks_of(self.benchmark, self._trained, "train", types)
@@ -176,15 +165,10 @@ class Study:
         roles, products = settings.players, self.benchmark.products
         self._profiler, self._update = OfflineProfiler(self.catalogue), self.offline_updater
         self._user = make_user(roles.user, model, self.benchmark, self.seed)
-        self.judge, self.llm_teacher = OfflineJudge(self.catalogue), None
         if roles.profiler != "offline":
             self._profiler = LlmProfiler(model(roles.profiler), products)
         if roles.updater != "offline":
             self._update = None if roles.updater == "none" else LlmUpdater(model(roles.updater), products)
-        if roles.judge != "offline":
-            self.judge = LlmJudge(model(roles.judge), roles.shown)
-        if roles.teacher != "offline":
-            self.llm_teacher = llm_teachers(model(roles.teacher), roles.shown)
         reviews = Embedder(self._cache_dir, REVIEW_TOKENS)
         none = RecommendersByTime([], [])
         self._shop = Shop(self.benchmark, self.engine, none, reviews, settings.shop.observation)
@@ -194,20 +178,17 @@ class Study:
         self._parts = {task_id: part for part in (train, test) for task_id in part.contexts}
 
     def context(self, task: Task) -> Context:
-        """What retrieval finds for a task, with which its episode begins: P_ctx,0 and past purchases."""
+        """Return what retrieval finds for a task, with which its episode begins."""
         return self._parts[task.task_id].contexts[task.task_id]
 
-    def retrieve(
-        self, split: Split, known: Benchmark, alpha: int, l_c: int, clusters: int = 1
-    ) -> dict[str, Context]:
-        """What retrieval finds for all tasks of a split: task_id -> context.
+    def retrieve(self, split: Split, known: Benchmark, alpha: int, l_c: int) -> dict[str, Context]:
+        """Return what retrieval finds for all tasks of a split: task_id -> context.
 
         Profiles are made of what lies before each user's first task of the split, once for all tasks.
 
         Args:
             known: the benchmark, or one with other histories, where those are what is known.
             alpha, l_c: as of :func:`pwagents.profiles.global_micro.profile_users`.
-            clusters: to retrieve for an instruction.
         """
         trained_on = (*self.train_tasks, *self.validation_tasks)
         tasks = trained_on if split == "train" else self.test_tasks
@@ -216,7 +197,7 @@ class Study:
         users = dict.fromkeys(task.user_id for task in tasks)
         histories = {user: known.before(user, known.first_task(user, split)) for user in users}
         profiles = profile_users(histories, known.products, items, self._profiler, self.seed, alpha, l_c)
-        return contexts(known, tasks, split, profiles, items, clusters)
+        return contexts(known, tasks, split, profiles, items)
 
     def start(
         self, task: Task, context: Context | None = None, known: Benchmark | None = None
@@ -237,11 +218,12 @@ class Study:
 
     @property
     def held_out_hash(self) -> str:
-        """The content hash of the users held out: on the embedded world, the other notebooks' data."""
+        """Return the content hash of the users held out: in the synthetic world, other notebooks' data."""
         return benchmark_of(self.benchmark, self.held_out).content_hash
 
     @cached_property
     def facts(self) -> dict[str, Any]:
+        """Return what decides an episode beside task, policy and code, as JSON values, for keys."""
         settings = self.settings
         return {
             "data": self.benchmark.content_hash,
@@ -258,7 +240,6 @@ class Study:
             "roles": settings.players.changed(writer="offline", teacher="offline", judge="offline").facts(
                 "profiler", "updater", "user"
             ),
-            "code": code_hash(*EPISODE),
         }
 
     def _make_part(self, users: Sequence[str], split: Split) -> _Part:
@@ -278,18 +259,9 @@ class Study:
         shop = replace(self._shop, recommenders=RecommendersByTime.fit(*given))
         return _Part(split, found, known, shop)
 
-    def teacher(self, number: int, questions: int) -> Agent:
-        """Who plays the agent in a round of the role-play, asking at most so many questions (by rules)."""
-        return self.llm_teacher(number) if self.llm_teacher else self.rule_teacher(number, questions)
-
-    def rule_teacher(self, number: int, questions: int) -> OfflineTeacher:
-        """The teacher by rules, whoever plays the role."""
-        own_seed = derive_seed(self.seed, "teacher", str(number))
-        return OfflineTeacher(self.catalogue, own_seed, self._identify, questions)
-
     @cached_property
-    def _identify(self) -> FunctionClassifier:
-        """Instruction -> function, learned from all train tasks before ``date`` of those trained on."""
+    def identify(self) -> FunctionClassifier:
+        """Return instruction -> function, learned from train tasks before ``date`` of those trained on."""
         tasks = tasks_of(self.benchmark, self._trained, "train", TASK_TYPES)
         return FunctionClassifier([task for task in tasks if task.timestamp < self.date])
 
@@ -298,7 +270,7 @@ _SETTINGS = TypeAdapter(OrionSettings)
 
 
 def make_study(settings: OrionSettings) -> Study:
-    """The study of some settings; in one process the same settings give the same object.
+    """Return the study of some settings; in one process the same settings give the same object.
 
     Settings that a notebook has beside :class:`OrionSettings` make no difference.
     """

@@ -1,34 +1,30 @@
 """Policies and other agents on Orion's test tasks: one stored record an episode.
 
-A policy's episodes are computed many at once by :mod:`pwagents_old.orion.play`, a batch when its first missing
+A policy's episodes are computed many at once by :mod:`pwagents.orion.play`, a batch when its first missing
 episode is asked for; all other agents play one by one. What is stored is one record an episode either way, so
 that a run may be killed and taken up again.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from pwagents.errors import NotEvaluableError
+from pwagents.llm.local_model import LocalModel
+from pwagents.orion.agent import belief_states
+from pwagents.orion.judge import judge_of
+from pwagents.orion.play import CODE, play_rollouts
+from pwagents.orion.reward import Rewards
+from pwagents.orion.study import Study
 from pwagents.progress import progress
-from pwagents.schema import FUNCTION_OF, Task, Trajectory
+from pwagents.rl.rollout import StartEpisode
+from pwagents.schema import Task, Trajectory
 from pwagents.seeds import derive_seed
-from pwagents.settings import plain
+from pwagents.settings import Decoding, plain
 from pwagents.shop.environment import Agent
 from pwagents.store import Episode, episodes
-from pwagents.results.episodes import records_frame
-from pwagents.llm.local_model import LocalModel
-from pwagents_old.orion.agent import belief_states
-from pwagents_old.orion.play import play_rollouts
-from pwagents_old.orion.reward import Rewards
-from pwagents_old.orion.settings import Decoding
-from pwagents_old.orion.study import Study
-from pwagents_old.project import code_hash
-from pwagents_old.rl.rollout import StartEpisode, count_asks
 
 POLICY = "model"  # in the folder of a run of reinforcement learning: the trained policy
 
@@ -56,7 +52,7 @@ class OrionRuns:
         self.store = study.output_dir / file
 
     def policy(self, method: str, folder: Path, sampled: bool = False) -> list[Episode]:
-        """Episodes of the model in ``folder``, one a task.
+        """Let the model in ``folder`` play each task once.
 
         Args:
             method: the row's name in tables.
@@ -64,83 +60,68 @@ class OrionRuns:
             sampled: at the temperatures of the settings, not greedily.
 
         Raises:
-            DataError, InfrastructureError: see :func:`episodes`.
+            DataError, InfrastructureError: see :func:`pwagents.store.episodes`.
         """
         decoding = self.study.settings.decoding
-        decoding, model = decoding if sampled else decoding.greedy, LocalModel(self.folder(folder))
+        decoding, model = decoding if sampled else decoding.greedy, LocalModel(policy_folder(folder))
         solve = _in_batches(self.tasks, self.start, decoding, self.study.seed, model)
         facts = {name: value for name, value in plain(decoding).items() if name != "workers"}
         # Which tasks stand beside each other decides what is sampled.
         ids = hashlib.sha256(" ".join(task.task_id for task in self.tasks).encode()).hexdigest()[:16]
-        params = {"decoding": facts, "decoder": code_hash("lm"), "tasks": ids}
-        return self._run(method, solve, model.name, params, workers=1, here=True)
+        return self._play(method, solve, {"decoding": facts, "tasks": ids}, model=model.name, here=True)
 
     def agent(
-        self, method: str, agent_of: Callable[[Task], Agent], facts: Mapping[str, Any]
+        self,
+        method: str,
+        agent_of: Callable[[Task], Agent],
+        facts: Mapping[str, Any],
+        code: Sequence[str] = (),
     ) -> list[Episode]:
-        """Episodes of another agent, one a task.
+        """Let another agent play each task once.
 
         Args:
             agent_of: task -> who plays it. Only an oracle looks at the task.
             facts: JSON values that, with ``method``, say all that decides what the agent does.
+            code: modules that decide it, beside those of the episode.
         """
 
         def solve(task: Task) -> Trajectory:
-            episode, act = self.start(task), agent_of(task)
-            while episode.end is None:
-                episode.step(act(episode.state))
-            return episode.trajectory
+            return self.start(task).play(agent_of(task))
 
-        return self._run(method, solve, "none", facts, self.study.settings.players.workers)
+        return self._play(method, solve, facts, code, workers=self.study.settings.players.workers)
 
-    def frame(self, *records: Sequence[Episode]) -> pd.DataFrame:
-        """:func:`records_frame` of one or several runs, with three columns more.
+    def _play(
+        self,
+        method: str,
+        solve: Callable[[Task], Trajectory],
+        facts: Mapping[str, Any],
+        code: Sequence[str] = (),
+        **options: Any,
+    ) -> list[Episode]:
+        params = {**self.study.facts, "variant": self.variant, **facts, "code": (*CODE, *code)}
+        options |= {"method": method, "stored_only": self.study.settings.stored_runs_only}
+        return episodes(self.store, self.tasks, solve, params, **options)
 
-        ``asks`` is how often each episode asked the user, ``query`` its last search, and ``return`` what
-        training pays for: success, alignment by the study's judge, and questions.
+    def returns(self, records: Iterable[Episode]) -> list[float]:
+        """Return what training pays for each episode: success, alignment by the study's judge, questions.
+
+        NaN where an episode was not scored.
         """
-        all_records = [record for run in records for record in run]
-        tasks = {task.task_id: task for task in self.tasks}
-        scored = [record for record in all_records if record.trajectory]
+        records, tasks = list(records), {task.task_id: task for task in self.tasks}
+        scored = [record for record in records if record.trajectory]
         pairs = [
             (belief_states(self.start(tasks[r.task_id]).state, r.trajectory)[:-1], r.trajectory)
             for r in progress(scored, "belief states")
         ]
-        parts = Rewards(self.study.judge, self.study.settings.earned)(pairs).values()
+        parts = Rewards(judge_of(self.study), self.study.settings.earned)(pairs).values()
         earned = zip(scored, zip(*parts, strict=True), strict=True)
-        returns = {id(record): sum(map(sum, own)) for record, own in earned}
-        return records_frame(all_records).assign(
-            asks=[float(count_asks(r.trajectory)) if r.trajectory else float("nan") for r in all_records],
-            query=[last_query(r.trajectory) for r in all_records],
-            **{"return": [returns.get(id(r), float("nan")) for r in all_records]},
-        )
-
-    @staticmethod
-    def folder(folder: Path) -> Path:
-        """The model's folder: itself, or that in a run of reinforcement learning."""
-        return folder / POLICY if (folder / POLICY).exists() else folder
-
-    def _run(
-        self,
-        method: str,
-        solve: Callable[[Task], Trajectory],
-        model: str,
-        facts: Mapping[str, Any],
-        workers: int,
-        here: bool = False,
-    ) -> list[Episode]:
-        params = {**self.study.facts, "variant": self.variant, **facts}
-        options = {"method": method, "model": model, "workers": workers, "here": here}
-        options |= {"stored_only": self.study.settings.stored_runs_only}
-        records = episodes(self.store, self.tasks, solve, params, **options)
-        return records
+        of_scored = {id(record): sum(map(sum, own)) for record, own in earned}
+        return [of_scored.get(id(record), float("nan")) for record in records]
 
 
-def last_query(trajectory: Trajectory | None) -> str:
-    """The query of an episode's last well-formed search; empty where there is none."""
-    steps = reversed(trajectory.steps if trajectory else ())
-    searches = (step for step in steps if step.action.name == FUNCTION_OF["search"] and not step.error)
-    return next((step.action.arguments["query"] for step in searches), "")
+def policy_folder(folder: Path) -> Path:
+    """Return the model's folder: itself, or that in a run of reinforcement learning."""
+    return folder / POLICY if (folder / POLICY).exists() else folder
 
 
 def _in_batches(

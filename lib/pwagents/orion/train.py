@@ -1,0 +1,201 @@
+"""Orion's trainings (Orion, 4.3), from conversations to a policy.
+
+    study = make_study(settings)
+    kept = make_conversations(study, 400).kept  # those that succeeded
+    kept = make_conversations(study, settings.role_play.n_trajectories).kept
+    tuned = fine_tuned(study, base, kept, settings.sft)  # a model's folder
+    run = reinforced(settings, tuned, "GRPO")  # a folder with the log and, in "model", the policy
+
+Each is made once and found again by its key.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pwagents.code import hash_of
+from pwagents.data.splits import sample_tasks
+from pwagents.errors import DataError
+from pwagents.llm.folder import dropped_by_template, read_tokenizer
+from pwagents.llm.local_model import LocalModel
+from pwagents.lm.gpu_memory import Plan
+from pwagents.lm.train import CODE as SFT
+from pwagents.lm.train import fine_tune
+from pwagents.orion.agent import belief_states
+from pwagents.orion.experiment import OrionRuns
+from pwagents.orion.game import OrionGame
+from pwagents.orion.judge import prompts
+from pwagents.orion.play import CODE as PLAY
+from pwagents.orion.play import orion_example
+from pwagents.orion.role_play import Played, RolePlay, play_roles
+from pwagents.orion.study import Study, make_study, role_facts
+from pwagents.orion.teacher import make_teacher, rule_teacher
+from pwagents.rl.train import train_policy
+from pwagents.schema import Action, Split
+from pwagents.settings import OrionSettings, ReinforcedNotebook, RlSettings, SftSettings, deciding, plain
+from pwagents.shop.environment import BeliefState
+from pwagents.store import Episode, made
+
+# The modules that decide a conversation of the role-play, and a training by rewards, for keys.
+TEACHER = ("orion.teacher",)
+TALK = (*PLAY, "shop.score", *(f"orion.{name}" for name in ("role_play", "judge", "reward", "teacher")))
+RL = (
+    *dict.fromkeys((*PLAY, *SFT)),
+    "shop.score",
+    *(f"orion.{name}" for name in ("game", "judge", "reward", "teacher")),
+    *(f"rl.{name}" for name in ("advantages", "learner", "log", "loss", "train")),
+)
+
+
+@lru_cache(maxsize=4)  # what the ladder earns takes a minute to compute
+def count_questions(study: Study) -> int:
+    """Return how many questions the teacher by rules asks, at most, fixed before any test task is played.
+
+    Where no number is set, it is that of ``role_play.ladder`` with the highest return on train tasks, in the
+    mean of the types of tasks; of those that are as good the fewest.
+    """
+    if not are_questions_tried(study.settings):
+        return study.settings.role_play.questions or 0
+    runs, rungs = play_ladder(study, "train")
+    rows = [
+        (n, record.type, value)
+        for n, records in rungs.items()
+        for record, value in zip(records, runs.returns(records), strict=True)
+    ]
+    frame = pd.DataFrame(rows, columns=["questions", "type", "return"])
+    returns = frame.groupby(["questions", "type"])["return"].mean()
+    return int(returns.groupby("questions").mean().idxmax())
+
+
+def are_questions_tried(settings: OrionSettings) -> bool:
+    """Return whether the ladder says how much the teacher asks: it is rules, and no number is set."""
+    return settings.role_play.questions is None and settings.players.teacher == "offline"
+
+
+def play_ladder(study: Study, split: Split) -> tuple[OrionRuns, dict[int, list[Episode]]]:
+    """Let the teacher by rules play with each number of questions at most: what plays, and the episodes."""
+    played = study.settings.role_play
+    tasks = study.train_tasks if split == "train" else study.test_tasks
+    tried = sample_tasks(tasks, played.ladder_tasks, study.seed)
+    runs, rungs = OrionRuns(study, tasks=tried, file="runs/orion_ladder.jsonl"), {}
+    for n in sorted(played.ladder):
+        teacher = rule_teacher(study, 0, n)
+        rungs[n] = runs.agent(f"{n} questions", lambda _, teacher=teacher: teacher, {"questions": n}, TEACHER)
+    return runs, rungs
+
+
+def make_conversations(study: Study, n: int, seed: int | None = None) -> RolePlay:
+    """Play ``n`` conversations to learn from; fewer are the first of more.
+
+    Args:
+        seed: of the order of tasks; None: the study's, which has decided on data, users and teacher.
+
+    Raises:
+        DataError: see :func:`pwagents.orion.role_play.play_roles`; or, with ``stored_runs_only``, an episode
+            is missing.
+    """
+    settings, questions = study.settings, count_questions(study)
+    store = study.output_dir / "runs" / "role_play.jsonl"
+
+    def nobody(state: BeliefState) -> Action:
+        expected = "all of them stored; run once with stored_runs_only=False, same settings, same data"
+        raise DataError(store, f"user {state.user_id}", "role-play", "an episode missing", expected)
+
+    teacher_of = partial(make_teacher, study, questions=questions)
+    teacher = {"teacher": role_facts(settings.players, "teacher"), "questions": questions}
+    return play_roles(
+        study.benchmark,
+        study.train_tasks,
+        study.start,
+        (lambda _: nobody) if settings.stored_runs_only else teacher_of,
+        store,
+        success=settings.success,
+        params={**study.facts, **teacher, "code": TALK},
+        n=n,
+        seed=study.seed if seed is None else seed,
+        workers=settings.players.workers,
+    )
+
+
+def fine_tuned(study: Study, start: Path, kept: Sequence[Played], settings: SftSettings) -> Path:
+    """Return the folder of the model in ``start`` fine-tuned on conversations of the role-play.
+
+    Raises:
+        DataError: the tokenizer's template drops functions, calls or results.
+    """
+    shown, tokenizer = study.settings.players.shown, read_tokenizer(start)
+    if dropped := dropped_by_template(tokenizer):
+        wrong, expected = ", ".join(dropped), "one that tells functions, calls and results"
+        raise DataError(start, "tokenizer", "chat template", f"one that drops {wrong}", expected)
+    # Stored are steps alone: the belief states are made again.
+    tasks = {task.task_id: task for task in study.train_tasks}
+    firsts = [study.start(tasks[each.task_id]).state for each in kept]
+    ends = [belief_states(first, each.trajectory)[-1] for first, each in zip(firsts, kept, strict=True)]
+    examples = [orion_example(tokenizer, state, shown) for state in ends]
+    rows = [{"input_ids": each.input_ids, "labels": each.labels} for each in examples]
+    facts = {"base": LocalModel(start).name, "rows": hash_of(rows), "settings": deciding(settings)}
+    make = partial(fine_tune, start, rows, settings)
+    return _made(study, "orion-sft", facts | {"code": SFT}, make)
+
+
+def game_of(settings: ReinforcedNotebook, config: RlSettings) -> OrionGame:
+    """Return what a policy is trained on."""
+    plays = {name: getattr(config, name) for name in ("temperature", "review_temperature")}
+    return OrionGame(settings, settings.paid, settings.rl.log_tasks, **plays)
+
+
+def reinforced(
+    settings: ReinforcedNotebook, start: Path, method: str = "GRPO", seed: int | None = None
+) -> Path:
+    """Return the folder of a training by rewards from the model in ``start``, with log and policy.
+
+    Args:
+        settings: those of the study too, which is made of them.
+        method: GRPO or PPO.
+        seed: of the training; None: that of the settings.
+    """
+    study, config = make_study(settings), settings.rl.configs[method]
+    config = config if seed is None else config.changed(seed=seed)
+    judge = role_facts(settings.players, "judge")
+    if judge != "offline":
+        judge |= {"prompt": hash_of(prompts())}
+    aside = {"workers", "temperature", "review_temperature"}  # the temperatures are those of ``config``
+    facts = {
+        "start": LocalModel(start).name,
+        "study": study.facts,
+        "judge": judge,
+        "decoding": {name: value for name, value in plain(settings.decoding).items() if name not in aside},
+        "tasks": hash_of([task.task_id for task in (*study.train_tasks, *study.validation_tasks)]),
+        "reward": plain(settings.paid),
+        "log_tasks": settings.rl.log_tasks,
+        "method": method,
+        "settings": deciding(config),
+        "code": RL,
+    }
+    make = partial(train_policy, start, read_tokenizer(start), game_of(settings, config), config)
+    return _made(study, f"orion-{method.lower()}", facts, make)
+
+
+def train_all(settings: ReinforcedNotebook, base: Path) -> dict[str, Path]:
+    """Return the policies of a whole pipeline by name: Base, SFT, and each of ``rl.methods``."""
+    study = make_study(settings)
+    kept = make_conversations(study, settings.role_play.n_trajectories).kept
+    tuned = fine_tuned(study, base, kept, settings.sft)
+    trained = {method: reinforced(settings, tuned, method) for method in settings.rl.methods}
+    return {"Base": base, "SFT": tuned, **trained}
+
+
+def _made(study: Study, name: str, facts: Mapping[str, Any], make: Callable[[Path], object]) -> Path:
+    return made(study.output_dir / "models", name, facts, make, stored_only=study.settings.stored_runs_only)
+
+
+_PROMPT_TOKENS = 1536  # of rules, functions, task and profile, and of the answer before the last turn
+
+
+def episode_plan(settings: OrionSettings, config: RlSettings) -> Plan:
+    """Return a training by rewards, for :func:`pwagents.lm.gpu_memory.require_fit`."""
+    length = settings.play.episode_tokens + settings.play.turn_tokens + _PROMPT_TOKENS
+    return Plan(config, length, episodes=min(settings.play.batch_size, config.episodes // config.n_gpus))
