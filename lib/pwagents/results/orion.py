@@ -13,9 +13,11 @@ from pwagents.results.papers import below_paper
 from pwagents.results.statistics import by_task, summarise, trained_differences
 from pwagents.results.tables import format_intervals
 from pwagents.rl.rollout import count_asks
-from pwagents.schema import FUNCTION_OF, Benchmark, Trajectory
+from pwagents.schema import FUNCTION_OF, Benchmark, Step, Task, Trajectory
 from pwagents.settings import OrionSettings
+from pwagents.shop.search import SearchEngine
 from pwagents.store import Episode
+from pwagents.users.rules import RuleUser, find_run
 
 METRICS = {  # columns of episodes -> headings
     "result_final": "result accuracy",
@@ -174,6 +176,23 @@ def of_one_seed(seed_noise: Mapping[str, float] | None) -> str:
         "95% intervals over tasks, clustered by user. One seed each: no p for a way of training. "
         f"Noise of seeds (notebook 07): {known or 'not measured at this preset'}."
     )
+
+
+def cause_of(task: Task, steps: Sequence[Step], cooperative: RuleUser, engine: SearchEngine) -> str:
+    """Return whose doing it is that a search failed: "tool", "simulator" or "agent", asked in this order.
+
+    Args:
+        cooperative: the user who tells all that they are asked for.
+    """
+    said = " ".join([task.instruction, *(fact.value for fact in cooperative.facts(task))])
+    if task.target not in [asin for asin, _ in engine.search(said)]:
+        return "tool"
+    for i, step in enumerate(steps):
+        if step.is_talk:
+            _, fact = cooperative.react(task, steps[:i], step.action.arguments["content"])
+            if fact and find_run(fact.value, step.observation.text) is None:
+                return "simulator"
+    return "agent"
 
 
 def estimate_roles(settings: OrionSettings, episodes: int, **further: Load) -> pd.DataFrame:
