@@ -577,6 +577,7 @@ NOTEBOOKS: dict[str, type[NotebookSettings]] = {
     "02_profiles": ProfilesNotebook,
     "03_benchmark": BenchmarkNotebook,
     "04_puma": PumaNotebook,
+    "10_summary": NotebookSettings,
 }
 
 

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from pwagents_old.notebook import check
+from pwagents import check
 
 PRINTED = {
     "source": "PersonalWAB, Table 3", "row": "Last Memory (gpt-4o)", "backbone": "gpt-4o",

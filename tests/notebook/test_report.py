@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from pwagents.report.site import build
 from pwagents.results import tables
-from pwagents_old.notebook import report
 
 HOSTILE = (
     "</script><script>ran.push(1)</script><img src=x onerror=ran.push(2)><svg onload=ran.push(3)>"
@@ -43,18 +43,13 @@ def site(tmp_path_factory):
     with open(folder / "runs" / "04_puma.jsonl", "a") as file:
         file.write('{"key": "cut sho')
     write_lines(folder / "runs" / "09_level_2.jsonl", [WEB])
-    report.build(folder)
+    build(folder)
     return folder / "report"
 
 
 def write_lines(path, rows):
     path.parent.mkdir(exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-SAVES = (
-    'run.table(rows, "single_turn", title="x")\nfor way in "abc":\n    run.figure(plot, f"var{way}", rows)'
-)
 
 
 def write_notebook(path):
@@ -66,12 +61,6 @@ def write_notebook(path):
     ]
     code = nbformat.v4.new_code_cell
     cells = [nbformat.v4.new_markdown_cell("# 04"), code("%magic", outputs=outputs)]
-    cells += [
-        nbformat.v4.new_markdown_cell(
-            "## Results\n\nIs *PUMA* best? No, not with a model as small as this. More."
-        ),
-        code(SAVES),
-    ]
     path.parent.mkdir()
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
 
@@ -214,33 +203,22 @@ def test_episodes_are_filtered_searched_and_shown_beside_each_other(opened):
     page.wait_for_function("/^1 of/.test(document.getElementById('count').textContent)")
 
 
-def test_tables_and_figures_stand_in_the_notebooks_order_with_what_it_says_of_them(site):
+def test_each_table_and_figure_stands_with_what_made_it(site):
     page = (site / "04_puma.html").read_text()
     places = [
-        page.index(part) for part in ("<h2>Results", '="04_single_turn"', '="figure-04_var', '="04_table_5"')
+        page.index(f'<section id="{id}"') for id in ("figure-04_variants", "04_single_turn", "04_table_5")
     ]
-    assert places == sorted(places) and "Is PUMA best? No, not with a model as small as this.<br>" in page
+    assert places == sorted(places)
     assert "results in smoke. Preset smoke; made by commit <code>c0ffee</code> (01, 04, 09)" in page
-
-
-def test_the_page_of_papers_has_all_their_parts(site):
-    page = (site / "papers.html").read_text()
-    for part in (
-        "PersonalWAB, Table 4",
-        "PersonalWAB, Equation 1",
-        "Orion, R_t",
-        "Persona2Web, Main results",
-    ):
-        assert f"<h3>{part}: " in page
-    assert "<td>0.25</td>" in page and "04_puma.html#04_table_5" in page
-
-
-def test_each_table_says_what_made_it(site):
-    page = (site / "04_puma.html").read_text()
     for fact in ("c0ffee", "with local changes", "--preset smoke", "synthetic, hash", "1.5 minutes", "rules"):
         assert fact in page
-    assert "notebooks/04_puma.html" in page and 'files/04_table_5.csv"' in page
-    assert "secret" not in page
-    papers = (site / "papers.html").read_text()
-    assert papers.count('<tr class="ours">') == papers.count('<tr class="papers">') == 1
-    assert (site / "files" / "04_table_5.csv").exists()
+    assert "notebooks/04_puma.html" in page and 'files/04_table_5.csv"' in page and "<td" in page
+    assert page.count('<tr class="ours">') == page.count('<tr class="papers">') == 2
+    assert "secret" not in page and (site / "files" / "04_table_5.csv").exists()
+
+
+def test_the_page_of_papers_names_all_parts_once_and_links_their_tables(site):
+    page = (site / "papers.html").read_text()
+    for part in ("Table 4: methods in several", "Equation 1: ", "R_t: ", "Main results: "):
+        assert page.count(f"<h3>{part}") == 1
+    assert page.count('href="04_puma.html#04_table_5"') == 1

@@ -1,6 +1,6 @@
 """Are a preset's tables what they should be? Each cell beside the paper's number or the reference value.
 
-    python -m pwagents_old.notebook.check outputs/laptop    # as `make check` does
+    python -m pwagents.check outputs/laptop    # as `make check` does
 
 Three things are compared:
 
@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pwagents.results.statistics import SCORED
+from pwagents.report.reference import PRESET, REFERENCE, read_lines
 from pwagents.results.papers import COSTS, NOT_RUN, load_targets
-from pwagents_old.notebook.reference import PRESET, REFERENCE, read_lines
+from pwagents.results.statistics import SCORED
 from pwagents.settings import ROOT
 from pwagents.words import read_yaml
 
@@ -67,7 +67,7 @@ def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
     tables = {path.stem: pd.read_csv(path) for path in sorted((output_dir / "tables").glob("*.csv"))}
     if not tables:
         raise ValueError(f"{output_dir} holds no tables; expected what `make reproduce` leaves there")
-    rules, cells = read_yaml("pwagents_old.notebook", "tolerances.yaml"), []
+    rules, cells = read_yaml("pwagents", "tolerances.yaml"), []
     for name, table in tables.items():
         pairs = [*_with_papers(table)]
         stored = reference / "tables" / f"{name}.csv"
@@ -139,7 +139,7 @@ def _method(row: str, backbone: str) -> str:
 def _with_reference(table: pd.DataFrame, expected: pd.DataFrame, rule: Mapping[str, Any]) -> Iterator[Pair]:
     """Put rows beside those of the reference: in their order, or by names where a run may make fewer."""
     by = [column for column in rule.get("matched_by", ()) if column in expected]
-    if by:  # rows of one name are told apart by their order
+    if by:  # rows of one name are matched by their order
         ours, theirs = (
             pd.MultiIndex.from_frame(frame[by].assign(nth=frame.groupby(by, dropna=False).cumcount()))
             for frame in (table, expected)
@@ -176,7 +176,7 @@ def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str],
     recorded = {table for row in last.values() for table in row.get("tables", ())}
     missing = [f"{table} is missing: its notebook should have left this table" for table in recorded - tables]
     if output_dir.name == PRESET:
-        full = read_yaml("pwagents_old.notebook", "tolerances.yaml")["made_by_a_full_run"]
+        full = read_yaml("pwagents", "tolerances.yaml")["made_by_a_full_run"]
         known = {path.stem for path in (reference / "tables").glob("*.csv")}
         missing += [
             f"{table} is in the reference and no longer made: make it, or remove it there"
@@ -214,15 +214,16 @@ def report(cells: list[Cell]) -> str:
             lines.append(text + " (over part of the tasks: not compared)" * (cell.verdict == IN_PART))
     quoted, ours = frame[frame["against"] == QUOTED], frame[~frame["against"].isin([QUOTED, STORED])]
     rows = ours.drop_duplicates(["table", "against", "row"])
-    told = f"{(quoted['verdict'] == 'OK').sum()} of {len(quoted)} quoted cells are as the papers print them"
-    told += f"; {len(rows)} of our rows can be compared with a paper's"
-    told += f" ({count(ours)}  cells)" if len(rows) else " (none has a paper's model and data)"
-    return "\n".join([*lines, f"{count(frame)}  cells in all", told])
+    n_exact = (quoted["verdict"] == "OK").sum()
+    compared = f"{n_exact} of {len(quoted)} quoted cells are as the papers print them"
+    compared += f"; {len(rows)} of our rows can be compared with a paper's"
+    compared += f" ({count(ours)}  cells)" if len(rows) else " (none has a paper's model and data)"
+    return "\n".join([*lines, f"{count(frame)}  cells in all", compared])
 
 
 def main() -> int:
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m pwagents_old.notebook.check OUTPUTS/PRESET")
+        sys.exit("usage: python -m pwagents.check OUTPUTS/PRESET")
     output_dir = Path(sys.argv[1])
     unfinished, missing, never_begun = check_runs(output_dir, REFERENCE)
     try:

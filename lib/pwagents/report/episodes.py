@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from pwagents.progress import progress
-from pwagents.schema import Trajectory
+from pwagents.report.reference import drop_empty, read_runs
 from pwagents.results.episodes import FAILURES
-from pwagents.shop.score import attempts
 from pwagents.results.viewer import Bubble, converse, describe_outcome
-from pwagents_old.notebook.reference import drop_empty, read_runs
+from pwagents.schema import Trajectory
+from pwagents.shop.score import attempts
 
 CHUNK = 200  # episodes
 _SHORT = 160  # characters of an instruction in the index
