@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 from base64 import b64decode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,20 +28,13 @@ from pwagents.urls import without_passwords
 from pwagents.words import read_yaml
 
 _TITLE = re.compile(r'<td [^>]*class="gt_heading gt_title[^"]*"[^>]*>(.*?)</td>', re.DOTALL)
-_HEADING = re.compile(r'<tr class="gt_heading">.*?</tr>', re.DOTALL)
-_OURS = re.compile(r"<tr>(\s*<td [^>]*>here[^<]*</td>)")
-_PAPERS = re.compile(r"<tr>(\s*<td [^>]*>(?:PersonalWAB|Orion|Persona2Web), )")
-_WIDE = 14  # columns from which on a table is in small type
 _SHOWN = ["text/html", "image/png", "text/markdown", "text/plain"]  # of outputs; no scripts, no widgets
 _IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')
 
 
 @dataclass(frozen=True)
 class Part:
-    """A stored table or figure.
-
-    ``html`` is a table's, without its style and title, empty for a figure; great_tables escaped it.
-    """
+    """A stored table or figure; ``html`` is a table's, without its style: great_tables escaped it."""
 
     name: str
     title: str
@@ -99,27 +92,22 @@ def build(output_dir: Path) -> Path:
         raise ValueError(f"{output_dir} holds no results; expected what `make reproduce` leaves there")
     # The site is made anew, with copies of all files that it links: it can be moved as a whole.
     shutil.rmtree(site, ignore_errors=True)
-    for folder in ("files", "notebooks"):
-        (site / folder).mkdir(parents=True)
+    (site / "files").mkdir(parents=True)
     places = {part.id: (part, notebook) for notebook in notebooks for part in notebook.parts}
     for file in (file for part, _ in places.values() for file in part.files):
         shutil.copyfile(file, site / "files" / file.name)
     n_episodes = write_episodes(output_dir, site / "data")
 
-    def left(names: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield title and address of the figures and tables of these names that are there."""
-        for id in (id for name in names for id in (f"figure-{name}", name) if id in places):
-            part, notebook = places[id]
-            yield part.title, f"{notebook.name}.html#{id}"
+    def left(*names: str) -> list[tuple[Part, Notebook]]:
+        """Return the figures and tables of these names that are there, and the notebooks that left them."""
+        return [places[id] for name in names for id in (f"figure-{name}", name) if id in places]
 
     pages = {"index.html": "Results", "papers.html": "Papers"}
     pages |= {"episodes.html": "Episodes"} if n_episodes else {}
     headlines = []
     for each in read_yaml("pwagents.report", "headlines.yaml"):
-        ids = (f"figure-{each['figure']}", each["table"])
-        if shown := [places[id] for id in ids if id in places]:
+        if shown := [places[id] for id in (f"figure-{each['figure']}", each["table"]) if id in places]:
             headlines.append((each["question"], shown))
-
     environment = make_environment(output_dir, autoescape=True)
     environment.globals |= {
         "preset": next((n.row["preset"] for n in notebooks if n.row), output_dir.name),
@@ -128,18 +116,17 @@ def build(output_dir: Path) -> Path:
         "left": left, "is_reference": output_dir == REFERENCE, "folder": output_dir.name,
     }  # fmt: skip
 
-    def write(name: str, template: str, up: str = "", **values) -> None:
-        text = environment.get_template(template).render(here=name, up=up, **values)
-        (site / name).write_text(text, "utf-8", "replace")
+    def write(page: str, template: str, **values: Any) -> None:
+        text = environment.get_template(template).render(here=page, **values)
+        (site / page).write_text(text, "utf-8", "replace")
 
     for page in pages:
         write(page, page)
     for notebook in notebooks:
-        write(f"{notebook.name}.html", "results.html", notebook=notebook)
-        if notebook.executed:
-            body, highlighting = _convert(notebook, site / "notebooks")
-            page = f"notebooks/{notebook.name}.html"
-            write(page, "notebook.html", up="../", notebook=notebook, body=body, highlighting=highlighting)
+        body, highlighting = _convert(notebook, site / "files") if notebook.executed else ("", "")
+        write(
+            f"{notebook.name}.html", "notebook.html", notebook=notebook, body=body, highlighting=highlighting
+        )
     return site / "index.html"
 
 
@@ -155,11 +142,8 @@ def _read_table(path: Path) -> Part:
     page = path.read_text("utf-8")
     html = page[page.index("<table") : page.rindex("</table>") + len("</table>")]
     title = _TITLE.search(html)
-    if html.count("<th ") > _WIDE:
-        html = html.replace("<table ", "<table data-wide ", 1)
-    html = _OURS.sub(r'<tr class="ours">\1', _PAPERS.sub(r'<tr class="papers">\1', _HEADING.sub("", html)))
-    name = Markup(title[1] if title else path.stem)
-    return Part(path.stem, name, _files(path, ".csv", ".tex"), Markup(html))
+    title = Markup(title[1] if title else path.stem)
+    return Part(path.stem, title, _files(path, ".html", ".csv", ".tex"), Markup(html))
 
 
 def _files(path: Path, *suffixes: str) -> tuple[Path, ...]:
@@ -184,7 +168,7 @@ def _convert(notebook: Notebook, folder: Path) -> tuple[Markup, Markup]:
     def write_image(image: re.Match) -> str:
         names.append(f"{notebook.name}_{len(names) + 1}.png")
         (folder / names[-1]).write_bytes(b64decode(image[1]))
-        return f'loading="lazy" src="{names[-1]}"'
+        return f'loading="lazy" src="files/{names[-1]}"'
 
     light, dark = (
         HtmlFormatter(style=style).get_style_defs(".highlight") for style in ("xcode", "github-dark")
