@@ -140,7 +140,8 @@ def test_where_nothing_has_run_they_are_those_of_the_reference(folder, tmp_path,
     # Of which the reference has smaller ones.
     assert files(fresh / "redrawn", "png") == files(folder / "figures", "png")
     assert "committed reference" in capsys.readouterr().out
-    assert find_results(fresh, "notebooks/*.ipynb") == tmp_path / "reference"
+    for name in ("laptop", "interactive"):
+        assert find_results(fresh.with_name(name), "notebooks/*.ipynb") == tmp_path / "reference"
     assert find_results(fresh, "notebooks/*.ipynb", "tables/*.html") == fresh
     with pytest.raises(ValueError, match=r"smoke/figures holds no figure's numbers"):
         redraw(tmp_path / "clone" / "smoke")
