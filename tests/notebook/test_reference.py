@@ -104,12 +104,14 @@ def test_episodes_come_back_as_they_were(finished, tmp_path):
     assert first == {("t1", "GRPO"): records[0].trajectory, ("t2", "SFT"): records[1].trajectory}
 
 
-def test_the_committed_one_is_small_and_its_readme_names_each_notebooks_commit():
+def test_the_committed_one_is_small_and_all_of_the_runs_that_its_readme_names():
     sizes = {path: path.stat().st_size for path in REFERENCE.rglob("*") if path.is_file()}
     assert sum(sizes.values()) < 25e6
     rows = [json.loads(line) for line in (REFERENCE / "timings/journal.jsonl").read_text().splitlines()]
     readme = (REFERENCE / "README.md").read_text()
     assert all(row["commit"][:7] in readme and not row["local_changes"] for row in rows)
+    made = {table for row in rows for table in row.get("tables", ())}  # else it is an older run's
+    assert {path.stem for path in (REFERENCE / "tables").glob("*.csv")} - made == set()
     executed = {path.stem for path in (REFERENCE / "notebooks").glob("*.ipynb")}
     assert executed == {row["notebook"] for row in rows}
 

@@ -23,7 +23,7 @@ CHUNK = 200  # episodes
 _SHORT = 160  # characters of an instruction in the index
 
 
-def write_episodes(output_dir: Path, folder: Path) -> int:
+def write_scripts(output_dir: Path, folder: Path) -> int:
     """Write the episodes of ``output_dir``'s stored runs to ``folder``; return how many there are.
 
     The index's rows are [run, method, model, settings, type, outcome: positions in its lists; task id, steps,

@@ -21,7 +21,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from pwagents.notebook import SMOKE
-from pwagents.report.episodes import write_episodes
+from pwagents.report.episodes import write_scripts
 from pwagents.report.pages import make_environment
 from pwagents.report.reference import REFERENCE, find_results, read_lines
 from pwagents.urls import without_passwords
@@ -96,7 +96,7 @@ def build(output_dir: Path) -> Path:
     places = {part.id: (part, notebook) for notebook in notebooks for part in notebook.parts}
     for file in (file for part, _ in places.values() for file in part.files):
         shutil.copyfile(file, site / "files" / file.name)
-    n_episodes = write_episodes(output_dir, site / "data")
+    n_episodes = write_scripts(output_dir, site / "data")
 
     def left(*names: str) -> list[tuple[Part, Notebook]]:
         """Return the figures and tables of these names that are there, and the notebooks that left them."""
