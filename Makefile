@@ -80,22 +80,22 @@ reproduce: $(FIRST) $(REPRODUCE) ## run notebooks 00 to 06, 09 and 10 (or ONLY="
 reproduce-full: $(FIRST) $(EVERYTHING) $(FULL) ## run all notebooks, 03, 04 and 06 in further worlds, all of PUMA, Orion by PPO
 
 preflight: $(READY) ## say what notebooks need (ONLY="03 04": these), what is missing and what brings it, and what they cost
-	@$(run) pwagents_old.notebook.preflight --preset $(PRESET) --output-dir $(OUT) $(basename $(notdir $(EVERYTHING)))
+	@$(run) pwagents.preflight --preset $(PRESET) --output-dir $(OUT) $(basename $(notdir $(EVERYTHING)))
 
 models: $(READY) ## name the papers' models, their licenses, and the commands that fetch them
-	@$(run) pwagents_old.notebook.preflight --models
+	@$(run) pwagents.preflight --models
 
 figures: $(READY) ## draw all figures again from their stored numbers, as FORMATS (png svg), in STYLE: OUTPUTS/PRESET/redrawn
-	@$(run) pwagents_old.notebook.figures $(OUT) --formats $(FORMATS) $(if $(STYLE),--style "$(STYLE)")
+	@$(run) pwagents.report.redraw $(OUT) --formats $(FORMATS) $(if $(STYLE),--style "$(STYLE)")
 
 report: $(READY) ## make a site of the preset's results, to be opened by double click: OUTPUTS/PRESET/report/index.html
-	@$(run) pwagents_old.notebook.report $(OUT)
+	@$(run) pwagents.report.site $(OUT)
 
 papers: $(READY) ## write PAPERS.md, RESULTS.md and README's picture from the papers' files and outputs/reference
-	@$(run) pwagents_old.notebook.pages
+	@$(run) pwagents.report.pages
 
 check: $(READY) ## compare the preset's tables with the papers' numbers and outputs/reference: OK, noise or FAIL
-	@$(run) pwagents_old.notebook.check $(OUT)
+	@$(run) pwagents.check $(OUT)
 
 # What no run of git leaves behind is DATA_DIR itself: a clone that was cut off lies beside it, and is made anew.
 data: ## fetch PersonalWAB's published files (CC BY-NC 4.0) into DATA_DIR (data/personalwab): a clone, verified by git
@@ -149,7 +149,7 @@ THREADS = $(shell echo $$(( $(CORES) > $(JOBS) ? $(CORES) / $(JOBS) : 1 )))
 # What a notebook trains beside each other takes all cores, whatever the other jobs do.
 run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) \
   LOKY_MAX_CPU_COUNT=$(CORES) \
-  $(run) pwagents_old.notebook.execute --preset $(PRESET) --output-dir $(OUT)
+  $(run) pwagents.execute --preset $(PRESET) --output-dir $(OUT)
 
 # The sections of laptop.yaml and of the preset's file that a notebook reads: written again where they changed, so
 # that a notebook runs again after a change of its own settings alone.

@@ -27,12 +27,12 @@ from pwagents.puma.prompts import load_prompts
 from pwagents.puma.study import Study, load_worlds
 from pwagents.puma.train import train
 from pwagents.puma.variants import NO_DPO, make_variants
+from pwagents.report.reference import PRESET, REFERENCE, read_episodes, read_lines
 from pwagents.results.episodes import records_frame, share_of_known_ids
 from pwagents.results.statistics import by_task
 from pwagents.schema import Task
 from pwagents.settings import BaseSettings, Kind, PumaNotebook, load_settings
 from pwagents.store import Episode
-from pwagents_old.notebook.reference import PRESET, REFERENCE, read_episodes, read_lines
 from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.settings import SftNotebook
 from pwagents_old.orion.study import make_study

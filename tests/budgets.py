@@ -12,17 +12,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # What is counted: (now, goal).
 SUMS = {
-    "lib, lines of Python": (17_355, 17_500),
-    "lib, files of Python": (111, 100),
+    "lib, lines of Python": (18_631, 17_500),
+    "lib, files of Python": (120, 100),
     "base_model, lines": (1_164, 1_300),
-    "the old package, lines": (8_185, 0),
+    "the old package, lines": (6_589, 0),
     "persona2web, lines": (7_276, 5_500),
     "persona2web, files": (51, 30),
-    "other files of lib, lines": (3_812, 3_000),
-    "tests, lines": (19_311, 11_500),
+    "other files of lib, lines": (3_719, 3_000),
+    "tests, lines": (19_229, 11_500),
     "tests of persona2web, lines": (3_193, 1_800),
-    "notebooks, lines of code": (2_609, 1_800),
-    "notebooks, words": (17_470, 12_000),
+    "notebooks, lines of code": (2_716, 1_800),
+    "notebooks, words": (17_265, 12_000),
     "reference, tables without 09's": (74, 50),
 }
 

@@ -57,7 +57,7 @@ class Project:
         """The notebooks that `make` runs now, in their order: a script says them, and dates its output."""
         done = self.make(target, f"PRESET={preset}", "JOBS=1", "run=sh told -m", *more)
         assert done.returncode == 0, done.stderr
-        return re.findall(r"notebook\.execute .*/\w+ (\w+.*)$", done.stdout, re.MULTILINE)
+        return re.findall(r"pwagents\.execute .*/\w+ (\w+.*)$", done.stdout, re.MULTILINE)
 
 
 @pytest.fixture
@@ -216,8 +216,8 @@ def test_a_killed_make_leaves_no_finished_output_and_a_notebook_edited_while_it_
         (("figures", "FORMATS=pdf", "STYLE=my talk.mplstyle"), '--formats pdf --style "my talk.mplstyle"\n'),
         (("lab",), "--notebook-dir=. "),
         (("preflight", "PRESET=paper", "ONLY=03"), "paper --output-dir outputs/paper 03_benchmark\n"),
-        (("models",), "notebook.preflight --models\n"),
-        (("papers",), "notebook.pages\n"),
+        (("models",), "pwagents.preflight --models\n"),
+        (("papers",), "pwagents.report.pages\n"),
     ],
 )
 def test_variables_reach_the_commands(project, arguments, part):

@@ -11,12 +11,11 @@ import yaml
 
 from pwagents import __main__ as shell
 from pwagents.data.synthetic import make_world
+from pwagents.preflight import kind_of
+from pwagents.report.reference import read_episodes
 from pwagents.schema import Trajectory
-from pwagents.settings import load_settings, settings_values
+from pwagents.settings import load_settings
 from pwagents.shop.score import grade
-from pwagents_old.notebook.forecast import forecast
-from pwagents_old.notebook.preflight import kind_of
-from pwagents_old.notebook.reference import read_episodes
 
 from .notebook.notebooks import ROOT, parameters_of
 
@@ -94,16 +93,6 @@ def test_numbers_of_readme_and_guide_are_those_of_the_notebooks_findings(text, n
 def test_readme_has_five_findings_with_a_number_each():
     findings = [text for text, _ in TOLD if re.match(r"\d\. ", text) and NUMBER.search(text)]
     assert len(findings) == 5 and all("make reproduce" in text for text in findings)
-
-
-def test_guide_says_what_preset_paper_is_estimated_to_cost():
-    for notebook in ("03_benchmark", "07_ablations"):
-        values = settings_values(notebook, {"preset": "paper"}, kind_of(notebook))
-        dollars = f"{round(forecast(notebook, values).usd, -1):,.0f}"
-        budget = f"{values['players']['budget_usd']:.0f}"
-        assert re.search(
-            rf"{dollars} (dollars )?for (notebook )?{notebook[:2]} \((budget )?{budget}\)", TEXTS
-        )
 
 
 # Question of RESULTS.md -> stored episodes, and whose recommendations it tells apart.

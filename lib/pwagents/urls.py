@@ -62,6 +62,12 @@ def without_token(url: str) -> str:
     return TOKEN.sub(lambda token: sha256(token[0].encode()).hexdigest()[:8], url)
 
 
+def without_passwords(text: str) -> str:
+    """Return a text without the user:password@ of any URL, and without tokens in that of an endpoint."""
+    text = re.sub(r"//[^/\s\"'@\\]+@", "//[password]@", text)
+    return re.sub(r"(?<=base_url)(\W+)(https?://[^\s\"'\\,})]+)", lambda m: m[1] + without_token(m[2]), text)
+
+
 def secrets_of(url: str) -> tuple[str, ...]:
     """Return what no log and no record may hold: the key, and the tokens in an endpoint's URL."""
     key, tokens = os.environ.get(KEY_VARIABLE, "").strip(), TOKEN.findall(url)

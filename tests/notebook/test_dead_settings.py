@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 import yaml
 
+from pwagents.preflight import kind_of
 from pwagents.settings import (
     COMPLETE,
     NOTEBOOKS,
@@ -17,7 +18,6 @@ from pwagents.settings import (
     load_settings,
     settings_values,
 )
-from pwagents_old.notebook.preflight import kind_of
 
 from . import notebooks
 from .notebooks import ROOT

@@ -3,7 +3,7 @@
 import nbformat
 import pytest
 
-from pwagents_old.notebook.execute import run
+from pwagents.execute import execute
 
 RAISES = """
 class {name}(RuntimeError):
@@ -36,7 +36,7 @@ def write_notebook(folder, monkeypatch, code):
 def test_an_error_whose_message_says_all_is_told_in_a_line(name, whole, tmp_path, monkeypatch):
     write_notebook(tmp_path, monkeypatch, RAISES.format(name=name))
     with pytest.raises(SystemExit) as end:
-        run("fails", "smoke", tmp_path / "outputs")
+        execute("fails", "smoke", tmp_path / "outputs")
     message = str(end.value)
     assert name in message and "the model needs 90 GiB" in message
     assert "the notebook as far as it came" in message and ("Traceback" in message) != whole
@@ -51,7 +51,7 @@ def test_no_executed_notebook_keeps_a_password_and_a_progress_bar_keeps_one_line
     write_notebook(tmp_path, monkeypatch, code + bar + end)
     message = ""
     try:
-        run("fails", "smoke", tmp_path / "outputs")
+        execute("fails", "smoke", tmp_path / "outputs")
     except SystemExit as stopped:
         message = str(stopped)
     (executed,) = (tmp_path / "outputs").rglob("fails.ipynb")

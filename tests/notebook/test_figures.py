@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 
 from pwagents.notebook import Run
+from pwagents.report.redraw import main, redraw
+from pwagents.report.reference import REFERENCE, find_results, make_reference
 from pwagents.results import style
 from pwagents.results.drawing import draw_figure, save_figure
 from pwagents.results.figures import plot_bars, plot_intervals
-from pwagents_old.notebook.figures import main, redraw
-from pwagents_old.notebook.reference import REFERENCE, find_results, make_reference
 from pwagents_old.orion.figures import plot_curves, plot_scaling
 
 ROWS = pd.DataFrame(
@@ -95,7 +95,7 @@ errorbar.capsize: 6
 @pytest.mark.parametrize("matplotlibrc", ["", OWN_RC], ids=["default", "own matplotlibrc"])
 def test_drawn_again_by_another_process_they_are_the_same_bytes(folder, tmp_path, matplotlibrc):
     (tmp_path / "matplotlibrc").write_text(matplotlibrc)
-    command = [sys.executable, "-m", "pwagents_old.notebook.figures", str(folder)]
+    command = [sys.executable, "-m", "pwagents.report.redraw", str(folder)]
     env = os.environ | {"MPLCONFIGDIR": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
@@ -132,7 +132,7 @@ def test_where_nothing_has_run_they_are_those_of_the_reference(folder, tmp_path,
     (folder / "timings" / "journal.jsonl").write_text(f"{json.dumps(row)}\n")
     (folder / "tables").mkdir()
     make_reference(folder, tmp_path / "reference")
-    monkeypatch.setattr("pwagents_old.notebook.reference.REFERENCE", tmp_path / "reference")
+    monkeypatch.setattr("pwagents.report.reference.REFERENCE", tmp_path / "reference")
     fresh = tmp_path / "clone" / "laptop"
     (fresh / "tables").mkdir(parents=True)
     (fresh / "tables" / "03_plain.html").touch()  # there are results, but no figures
@@ -140,7 +140,8 @@ def test_where_nothing_has_run_they_are_those_of_the_reference(folder, tmp_path,
     # Of which the reference has smaller ones.
     assert files(fresh / "redrawn", "png") == files(folder / "figures", "png")
     assert "committed reference" in capsys.readouterr().out
-    assert find_results(fresh, "notebooks/*.ipynb") == tmp_path / "reference"
+    for name in ("laptop", "interactive"):
+        assert find_results(fresh.with_name(name), "notebooks/*.ipynb") == tmp_path / "reference"
     assert find_results(fresh, "notebooks/*.ipynb", "tables/*.html") == fresh
     with pytest.raises(ValueError, match=r"smoke/figures holds no figure's numbers"):
         redraw(tmp_path / "clone" / "smoke")
@@ -151,7 +152,7 @@ def test_a_file_can_name_no_code_but_drawing_functions(folder):
     frame = pd.read_parquet(path)
     for place in (
         "os:system",
-        "pwagents_old.notebook.report:shutil.rmtree",
+        "pwagents.report.site:shutil.rmtree",
         "pwagents.files:write_aside",
         "",
     ):

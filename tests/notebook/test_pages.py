@@ -7,10 +7,11 @@ from pkgutil import resolve_name
 import pandas as pd
 import pytest
 
+from pwagents.report import pages
+from pwagents.report.reference import REFERENCE, write_episodes
 from pwagents.results.papers import load_targets
 from pwagents.schema import Action, Observation, Step, Trajectory
-from pwagents_old.notebook import pages
-from pwagents_old.notebook.reference import write_episodes
+from pwagents.words import read_yaml
 
 from .notebooks import ROOT
 
@@ -18,6 +19,18 @@ from .notebooks import ROOT
 def test_the_committed_pages_are_what_the_command_writes():
     for name, text in pages.make_pages().items():
         assert text == (ROOT / name).read_text("utf-8"), f"{name}: run `make papers`"
+
+
+def test_every_number_of_results_is_read_from_a_table_that_is_there():
+    """Each finding is words and calls; a call names a stored table, or it fails."""
+    fill = pages.make_environment(REFERENCE).filters["fill"]
+    for each in read_yaml("pwagents.report", "headlines.yaml"):
+        assert (REFERENCE / "tables" / f"{each['table']}.csv").exists()
+        assert (REFERENCE / "figures" / f"{each['figure']}.png").exists()
+        for text in (each["who"], each["finding"]):
+            words = re.sub(r"\{\{.*?\}\}|\{%.*?%\}", "", text, flags=re.DOTALL)
+            assert not re.search(r"\.\d\d", words), f"a number that no table gives: {words}"
+            assert fill(text)
 
 
 @pytest.mark.parametrize("name", ["README.md", "GUIDE.md", "PAPERS.md", "RESULTS.md"])
@@ -32,7 +45,8 @@ def test_what_a_page_links_is_there(name):
 def test_each_part_of_a_paper_names_what_there_is(paper):
     parts = pages.read_papers()[paper]["parts"]
     printed = set(load_targets().query("paper == @paper")["table"])
-    assert printed == {part["source"].partition(", ")[2] for part in parts if part["numbers"]}
+    assert printed == {part.get("table", part["part"]) for part in parts if part["numbers"]}
+    assert len({part["part"] for part in parts}) == len(parts)
     for part in parts:
         name, _, section = part["here"].partition(": ")
         assert part["status"] in ("as published", "stand-in", "needed", "drawing") and part["place"], part
@@ -42,7 +56,7 @@ def test_each_part_of_a_paper_names_what_there_is(paper):
             assert f" {section}\n" in f"{headings}\n".replace("#", "\n#"), part["here"]
         assert all(callable(resolve_name(code)) for code in part["code"])
         # What a stand-in leaves is in the reference, but for what takes a model or published profiles.
-        stored = [[*pages.REFERENCE.glob(f"**/{file}.*")] for file in part["files"]]
+        stored = [[*REFERENCE.glob(f"**/{file}.*")] for file in part["files"]]
         assert part["status"] == "needed" or not stored or stored[0], part["files"]
 
 
@@ -66,8 +80,8 @@ def test_a_finding_is_told_with_two_decimals_and_its_interval(tmp_path):
 def test_readmes_picture_is_of_the_won_search_with_the_fewest_questions(tmp_path):
     """At least one; of equals, the one whose query has most words of the history, then the first task."""
 
-    def write(**episodes: tuple[int, str, str]) -> None:
-        """Write episodes, by task: how many questions it asks, its query, and the first product found."""
+    def drawn(**episodes: tuple[int, str, str]) -> str:
+        """Return the task that is drawn of episodes, by task: questions, query, first product found."""
         records = []
         for task, (n_questions, query, first) in episodes.items():
             ask = Action(name="respond", arguments={"content": f"{task}?"})
@@ -79,14 +93,11 @@ def test_readmes_picture_is_of_the_won_search_with_the_fewest_questions(tmp_path
             played = Trajectory(**ids, target="B1", steps=steps, end="stop").model_dump(mode="json")
             records.append({**ids, "method": "GRPO", "model": "m", "instruction": task, "trajectory": played})
         write_episodes(iter(records), tmp_path / "runs" / "orion.parquet")
-
-    def drawn() -> str:
         return re.search(r"(\w+)\?", pages.draw_best_episode(tmp_path))[1]
 
-    write(t1=(6, "stool", "B1"), t2=(4, "stool", "B1"), t3=(0, "stool", "B1"), t4=(2, "stool", "B2"))
-    assert drawn() == "t2"
-    write(t9=(4, "oak", "B1"), t8=(4, "oak", "B1"), t2=(4, "stool", "B1"), t3=(5, "oak old", "B1"))
-    assert drawn() == "t8"
-    write(t3=(0, "stool", "B1"), t4=(2, "stool", "B2"))
+    assert (
+        drawn(t1=(6, "stool", "B1"), t2=(4, "stool", "B1"), t3=(0, "stool", "B1"), t4=(2, "", "B2")) == "t2"
+    )
+    assert drawn(t9=(4, "oak", "B1"), t8=(4, "oak", "B1"), t2=(4, "", "B1"), t3=(5, "oak old", "B1")) == "t8"
     with pytest.raises(ValueError, match="asks, searches and finds"):
-        drawn()
+        drawn(t3=(0, "stool", "B1"), t4=(2, "stool", "B2"))

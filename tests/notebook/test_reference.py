@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from pwagents.results.episodes import records_frame
-from pwagents.schema import TASK_TYPES, Action, Observation, Step, Trajectory
-from pwagents.store import Episode
-from pwagents_old.notebook.reference import (
+from pwagents.report.reference import (
     REFERENCE,
     make_reference,
     read_episodes,
     read_runs,
 )
+from pwagents.results.episodes import records_frame
+from pwagents.schema import TASK_TYPES, Action, Observation, Step, Trajectory
+from pwagents.store import Episode
 
 PLACE = "/home/somebody/results/laptop"
 
@@ -55,7 +55,6 @@ def finished(tmp_path):
     for name, content in {
         **{f"tables/03_x.{kind}": "x" for kind in ("csv", "html", "tex")},
         **{"figures/03_x.png": photograph(), "figures/03_x.svg": "x", "figures/03_x.parquet": "x"},
-        "summary.csv": "x",
         "notebooks/03_benchmark.ipynb": nbformat.writes(nbformat.v4.new_notebook(cells=cells)),
         "timings/journal.jsonl": "".join(json.dumps(row) + "\n" for row in journal),
         "runs/orion.jsonl": "".join(r.model_dump_json() + "\n" for r in records),
@@ -80,7 +79,7 @@ def test_it_holds_what_is_read_and_no_place_of_whoever_ran_it(finished, tmp_path
     make_reference(folder, reference)
     assert sorted(str(path.relative_to(reference)) for path in reference.rglob("*.*")) == [
         "figures/03_x.parquet", "figures/03_x.png", "notebooks/03_benchmark.ipynb", "runs/orion.parquet",
-        "summary.csv", "tables/03_x.csv", "tables/03_x.html", "tables/07_older.csv", "timings/journal.jsonl",
+        "tables/03_x.csv", "tables/03_x.html", "tables/07_older.csv", "timings/journal.jsonl",
     ]  # fmt: skip
     assert not any(PLACE.encode() in path.read_bytes() for path in reference.rglob("*.*"))
     row, other = map(json.loads, (reference / "timings" / "journal.jsonl").read_text().splitlines())
@@ -105,12 +104,14 @@ def test_episodes_come_back_as_they_were(finished, tmp_path):
     assert first == {("t1", "GRPO"): records[0].trajectory, ("t2", "SFT"): records[1].trajectory}
 
 
-def test_the_committed_one_is_small_and_its_readme_names_each_notebooks_commit():
+def test_the_committed_one_is_small_and_all_of_the_runs_that_its_readme_names():
     sizes = {path: path.stat().st_size for path in REFERENCE.rglob("*") if path.is_file()}
     assert sum(sizes.values()) < 25e6
     rows = [json.loads(line) for line in (REFERENCE / "timings/journal.jsonl").read_text().splitlines()]
     readme = (REFERENCE / "README.md").read_text()
     assert all(row["commit"][:7] in readme and not row["local_changes"] for row in rows)
+    made = {table for row in rows for table in row.get("tables", ())}  # else it is an older run's
+    assert {path.stem for path in (REFERENCE / "tables").glob("*.csv")} - made == set()
     executed = {path.stem for path in (REFERENCE / "notebooks").glob("*.ipynb")}
     assert executed == {row["notebook"] for row in rows}
 

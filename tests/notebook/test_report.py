@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from pwagents.report.site import build
 from pwagents.results import tables
-from pwagents_old.notebook import report
 
 HOSTILE = (
     "</script><script>ran.push(1)</script><img src=x onerror=ran.push(2)><svg onload=ran.push(3)>"
@@ -43,18 +43,13 @@ def site(tmp_path_factory):
     with open(folder / "runs" / "04_puma.jsonl", "a") as file:
         file.write('{"key": "cut sho')
     write_lines(folder / "runs" / "09_level_2.jsonl", [WEB])
-    report.build(folder)
+    build(folder)
     return folder / "report"
 
 
 def write_lines(path, rows):
     path.parent.mkdir(exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-SAVES = (
-    'run.table(rows, "single_turn", title="x")\nfor way in "abc":\n    run.figure(plot, f"var{way}", rows)'
-)
 
 
 def write_notebook(path):
@@ -66,12 +61,6 @@ def write_notebook(path):
     ]
     code = nbformat.v4.new_code_cell
     cells = [nbformat.v4.new_markdown_cell("# 04"), code("%magic", outputs=outputs)]
-    cells += [
-        nbformat.v4.new_markdown_cell(
-            "## Results\n\nIs *PUMA* best? No, not with a model as small as this. More."
-        ),
-        code(SAVES),
-    ]
     path.parent.mkdir()
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
 
@@ -152,8 +141,7 @@ WIDE = pytest.mark.parametrize("opened", [(1280,)], indirect=True)
 
 @pytest.mark.parametrize("opened", WINDOWS, indirect=True)
 def test_pages_fit_the_window_and_run_no_text_of_others(opened):
-    names = ["index.html", "papers.html", "04_puma.html", "episodes.html", "notebooks/04_puma.html"]
-    for name in names:
+    for name in ("index.html", "papers.html", "04_puma.html", "episodes.html"):
         page = opened.go(name)
         if name == "episodes.html":
             page.locator("#found li").nth(1).get_by_role("button", name="left").click()
@@ -165,7 +153,7 @@ def test_pages_fit_the_window_and_run_no_text_of_others(opened):
         dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
         assert (max(map(int, re.findall(r"\d+", background))) < 60) == dark
         # Of scripts and a missing image in a notebook's output, the browser says that it refused them.
-        refused = r"Content Security Policy|ERR_FILE_NOT_FOUND" if name.startswith("notebooks") else "^$"
+        refused = r"Content Security Policy|ERR_FILE_NOT_FOUND" if name == "04_puma.html" else "^$"
         assert [text for text in opened.said if not re.search(refused, text)] == [], name
         opened.said.clear()
 
@@ -214,33 +202,30 @@ def test_episodes_are_filtered_searched_and_shown_beside_each_other(opened):
     page.wait_for_function("/^1 of/.test(document.getElementById('count').textContent)")
 
 
-def test_tables_and_figures_stand_in_the_notebooks_order_with_what_it_says_of_them(site):
+def test_a_notebooks_page_says_what_made_its_results_and_links_their_files(site):
     page = (site / "04_puma.html").read_text()
-    places = [
-        page.index(part) for part in ("<h2>Results", '="04_single_turn"', '="figure-04_var', '="04_table_5"')
-    ]
-    assert places == sorted(places) and "Is PUMA best? No, not with a model as small as this.<br>" in page
-    assert "results in smoke. Preset smoke; made by commit <code>c0ffee</code> (01, 04, 09)" in page
-
-
-def test_the_page_of_papers_has_all_their_parts(site):
-    page = (site / "papers.html").read_text()
-    for part in (
-        "PersonalWAB, Table 4",
-        "PersonalWAB, Equation 1",
-        "Orion, R_t",
-        "Persona2Web, Main results",
-    ):
-        assert f"<h3>{part}: " in page
-    assert "<td>0.25</td>" in page and "04_puma.html#04_table_5" in page
-
-
-def test_each_table_says_what_made_it(site):
-    page = (site / "04_puma.html").read_text()
-    for fact in ("c0ffee", "with local changes", "--preset smoke", "synthetic, hash", "1.5 minutes", "rules"):
+    places = [page.index(f'<li id="{id}"') for id in ("figure-04_variants", "04_single_turn", "04_table_5")]
+    assert places == sorted(places) and page.index("wide wide") > places[-1], "and then the notebook itself"
+    for fact in ("c0ffee", "with local changes", "--preset smoke", "synthetic, hash", "1.5 minutes"):
         assert fact in page
-    assert "notebooks/04_puma.html" in page and 'files/04_table_5.csv"' in page
-    assert "secret" not in page
-    papers = (site / "papers.html").read_text()
-    assert papers.count('<tr class="ours">') == papers.count('<tr class="papers">') == 1
-    assert (site / "files" / "04_table_5.csv").exists()
+    links = {
+        name for page in site.glob("*.html") for name in re.findall(r'"(files/[^"]+)"', page.read_text())
+    }
+    assert {f"files/04_table_5.{kind}" for kind in ("html", "csv", "tex")} | {
+        "files/04_variants.png"
+    } <= links
+    assert all((site / name).exists() for name in links) and "secret" not in page
+
+
+def test_the_first_page_shows_the_main_tables_and_figures(site):
+    page = (site / "index.html").read_text()
+    assert "results in smoke. Preset smoke; made by commit <code>c0ffee</code> (01, 04, 09)" in page
+    shown = re.findall(r'<section id="([^"]+)">', page)
+    assert shown == ["figure-04_variants", "04_single_turn"] and "<td" in page
+
+
+def test_the_page_of_papers_names_all_parts_once_and_links_their_tables(site):
+    page = (site / "papers.html").read_text()
+    for part in ("Table 4: methods in several", "Equation 1: ", "R_t: ", "Main results: "):
+        assert page.count(f"<h3>{part}") == 1
+    assert page.count('href="04_puma.html#04_table_5"') == 1

@@ -19,6 +19,7 @@ from pwagents import portable
 from pwagents import settings as module
 from pwagents.errors import SettingsError
 from pwagents.notebook import read_parameters, settings_table
+from pwagents.preflight import kind_of
 from pwagents.settings import (
     PARAMS,
     NotebookSettings,
@@ -31,8 +32,6 @@ from pwagents.settings import (
     rows,
     settings_values,
 )
-from pwagents_old.notebook.preflight import kind_of
-from pwagents_old.notebook.run import start
 
 from . import notebooks
 from .notebooks import NOTEBOOKS, ROOT
@@ -83,7 +82,7 @@ def test_the_small_model_is_trained_on_the_cpu_where_numbers_are_to_be_portable(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.setattr(portable, "switch_off", lambda: None)
     parameters = CELL | {"preset": "smoke", "output_dir": str(tmp_path), "portable": is_portable}
-    start("04_puma", parameters, kind_of("04_puma"))
+    pwagents.notebook.start("04_puma", parameters)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == gpus
 
 

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
+from pwagents.check import check_tables
 from pwagents.results.papers import load_targets
 from pwagents.results.tables import save_table
-from pwagents_old.notebook.check import check_tables
 from pwagents_old.persona2web import paper_rows, views
 from pwagents_old.persona2web.runs import SCORES
 from pwagents_old.persona2web.study import CHANCE, OFFLINE, ORACLE

@@ -353,3 +353,36 @@ def plot_losses(losses: pd.DataFrame, title: str = ""):
         ax.xaxis.get_major_locator().set_params(integer=True)
     set_title(fig, title)
     return fig
+
+
+@styled
+def plot_summary(lines: pd.DataFrame, *, labels: Mapping[str, str], title: str = ""):
+    """Plot a dot with its 95% interval for each method, a panel for each task, in the task's color.
+
+    A mean over part of its tasks is hollow.
+
+    Args:
+        lines: columns ``name, task, value, low, high``, and ``n_missing`` if any task was not scored.
+        labels: name -> the method as readers call it.
+    """
+    import matplotlib.pyplot as plt
+
+    order = [*TASK_TYPES, "mean"]
+    names, tasks = list(lines["name"].unique()), [task for task in order if task in set(lines["task"])]
+    size = (3.2 + 2.7 * len(tasks), 1.6 + 0.36 * len(names))
+    fig, axes = plt.subplots(1, len(tasks), figsize=size, sharey=True, squeeze=False)
+    colors = assign_colors(order)
+    look = {"marker": "o", "markersize": 5, "linestyle": "none"}
+    partial = lines.get("n_missing", pd.Series(0, lines.index)) > 0
+    for ax, task in zip(axes.flat, tasks, strict=True):
+        # Whole means first: those over part of their tasks are not to be compared with them.
+        for is_partial, part in lines[lines["task"] == task].groupby(partial):
+            fill, places = "white" if is_partial else colors[task], part["name"].map(names.index)
+            draw_points(ax, part, "value", places, color=colors[task], markerfacecolor=fill, **look)
+        ax.set(title=task, xlim=(-0.03, 1.03), xticks=(0, 0.5, 1), xlabel="result accuracy\n(95% interval)")
+        ax.set_ylabel("")
+        ax.xaxis.set_major_formatter("{x:g}")
+    axes.flat[0].set_yticks(range(len(names)), [escape_math(labels[name]) for name in names])
+    axes.flat[0].set_ylim(len(names) - 0.5, -0.5)
+    set_title(fig, title)
+    return fig

@@ -119,7 +119,7 @@ def format_intervals(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
     for mean, low, high, n_missing in columns.itertuples(index=False):
         text = None if pd.isna(mean) else f"{mean:z.{decimals}f}"
         if text and not pd.isna(low):
-            even = abs((high - mean) - (mean - low)) <= 1e-9
+            even = abs((high - mean) - (mean - low)) <= 1e-5  # of six digits, as a CSV has them
             ends = f"({low:.{decimals}f} to {high:.{decimals}f})"
             text = f"{text} ±{(high - low) / 2:.{decimals}f}" if even else f"{text} {ends}"
         cells.append(f"{text}, {n_missing:.0f} not scored" if text and n_missing > 0 else text)

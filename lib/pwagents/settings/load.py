@@ -33,6 +33,7 @@ NOTEBOOKS: dict[str, type[NotebookSettings]] = {
     "06_orion_grpo": GrpoNotebook,
     "07_ablations": AblationsNotebook,
     "08_sensitivity": SensitivityNotebook,
+    "10_summary": NotebookSettings,
 }
 
 

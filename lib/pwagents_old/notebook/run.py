@@ -9,17 +9,16 @@ from typing import Any
 from pwagents import notebook as new
 from pwagents.settings import Kind
 from pwagents.llm.make import notes
-from pwagents_old.notebook import figures, preflight  # noqa: F401  figures: where drawing functions stand
+from pwagents.report import redraw  # noqa: F401  where drawing functions stand
 
 
 def start(notebook: str, namespace: Mapping[str, Any], kind: type[Kind]) -> tuple[Kind, new.Run]:
-    """Check what a notebook needs, then load and show its settings, and begin its run.
+    """Load and show the settings of a notebook, and begin its run.
 
     Args:
         notebook, namespace, kind: as of :func:`pwagents.notebook.start`.
 
     Raises:
-        SettingsError, DataError: likewise; or a model, key, file or GPU is missing: a line says what brings it.
+        SettingsError, DataError: likewise.
     """
-    preflight.check(notebook, kind, new.read_parameters(namespace, kind))
     return new.start(notebook, namespace, kind, notes=notes)

@@ -1,6 +1,6 @@
 """Are a preset's tables what they should be? Each cell beside the paper's number or the reference value.
 
-    python -m pwagents_old.notebook.check outputs/laptop    # as `make check` does
+    python -m pwagents.check outputs/laptop    # as `make check` does
 
 Three things are compared:
 
@@ -12,8 +12,8 @@ Three things are compared:
   ``tolerances.yaml``.
 
 A mean over part of its tasks is compared with nothing. The exit status is 1 if a cell FAILs; 2 if a notebook
-began and did not finish, a table that it left is gone, the reference has a table that its notebook no longer
-makes, or one that none of its own runs made; else 0. Notebooks that never began are listed.
+began and did not finish, a table that it left is gone, or the reference has a table that its notebook no
+longer makes; else 0. Notebooks that never began are listed.
 """
 
 import sys
@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pwagents.results.statistics import SCORED
+from pwagents.report.reference import PRESET, REFERENCE, read_lines
 from pwagents.results.papers import COSTS, NOT_RUN, load_targets
-from pwagents_old.notebook.reference import PRESET, REFERENCE, read_lines
+from pwagents.results.statistics import SCORED
 from pwagents.settings import ROOT
 from pwagents.words import read_yaml
 
@@ -40,7 +40,7 @@ _PAPERS_DATA = "PersonalWAB's files"  # the only paper's data that can be had
 _MISSING = ("n_missing", "n_left_out")  # counts of tasks that a mean, or a difference, leaves out
 _EXACT = {"ok": 0, "noise": 0}
 # Against what, a row of ours, the row that is expected, and how far apart they may be.
-Pair = tuple[str, pd.Series, pd.Series, Mapping[str, Any]]
+Comparison = tuple[str, pd.Series, pd.Series, Mapping[str, Any]]
 
 
 class Cell(NamedTuple):
@@ -67,7 +67,7 @@ def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
     tables = {path.stem: pd.read_csv(path) for path in sorted((output_dir / "tables").glob("*.csv"))}
     if not tables:
         raise ValueError(f"{output_dir} holds no tables; expected what `make reproduce` leaves there")
-    rules, cells = read_yaml("pwagents_old.notebook", "tolerances.yaml"), []
+    rules, cells = read_yaml("pwagents", "tolerances.yaml"), []
     for name, table in tables.items():
         pairs = [*_with_papers(table)]
         stored = reference / "tables" / f"{name}.csv"
@@ -101,7 +101,7 @@ def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
     return cells
 
 
-def _with_papers(table: pd.DataFrame) -> Iterator[Pair]:
+def _with_papers(table: pd.DataFrame) -> Iterator[Comparison]:
     """Put the papers' rows beside what is printed, and ours beside the row of its method, model and data."""
     if not {"source", "row", "backbone", "data"} <= set(table):
         return
@@ -136,10 +136,12 @@ def _method(row: str, backbone: str) -> str:
     return (name[1:-1] if name.startswith("(") else name).casefold()
 
 
-def _with_reference(table: pd.DataFrame, expected: pd.DataFrame, rule: Mapping[str, Any]) -> Iterator[Pair]:
+def _with_reference(
+    table: pd.DataFrame, expected: pd.DataFrame, rule: Mapping[str, Any]
+) -> Iterator[Comparison]:
     """Put rows beside those of the reference: in their order, or by names where a run may make fewer."""
     by = [column for column in rule.get("matched_by", ()) if column in expected]
-    if by:  # rows of one name are told apart by their order
+    if by:  # rows of one name are matched by their order
         ours, theirs = (
             pd.MultiIndex.from_frame(frame[by].assign(nth=frame.groupby(by, dropna=False).cumcount()))
             for frame in (table, expected)
@@ -176,7 +178,7 @@ def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str],
     recorded = {table for row in last.values() for table in row.get("tables", ())}
     missing = [f"{table} is missing: its notebook should have left this table" for table in recorded - tables]
     if output_dir.name == PRESET:
-        full = read_yaml("pwagents_old.notebook", "tolerances.yaml")["made_by_a_full_run"]
+        full = read_yaml("pwagents", "tolerances.yaml")["made_by_a_full_run"]
         known = {path.stem for path in (reference / "tables").glob("*.csv")}
         missing += [
             f"{table} is in the reference and no longer made: make it, or remove it there"
@@ -186,16 +188,7 @@ def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str],
     return sorted(unfinished), sorted(missing), sorted(names - last.keys() - begun)
 
 
-def stale_files(reference: Path) -> list[str]:
-    """Find the reference's tables, but for timings, that the runs in its own journal did not make."""
-    rows = [*read_lines(reference / "timings" / "journal.jsonl")]  # a notebook that ran in parts has several
-    ran = {row["notebook"][:2] for row in rows}
-    made = {table for row in rows for table in row.get("tables", ())}
-    stale = {path.stem for path in (reference / "tables").glob("*.csv") if path.name[:2] in ran} - made
-    return [f"{table} is stale: the reference's own run did not make it" for table in sorted(stale)]
-
-
-def report(cells: list[Cell]) -> str:
+def format_report(cells: list[Cell]) -> str:
     """List a line a table, below it each cell that is not OK, and the sums.
 
     A quoted cell says that a paper was copied without a mistake, a row of ours how near it comes: each is
@@ -214,15 +207,16 @@ def report(cells: list[Cell]) -> str:
             lines.append(text + " (over part of the tasks: not compared)" * (cell.verdict == IN_PART))
     quoted, ours = frame[frame["against"] == QUOTED], frame[~frame["against"].isin([QUOTED, STORED])]
     rows = ours.drop_duplicates(["table", "against", "row"])
-    told = f"{(quoted['verdict'] == 'OK').sum()} of {len(quoted)} quoted cells are as the papers print them"
-    told += f"; {len(rows)} of our rows can be compared with a paper's"
-    told += f" ({count(ours)}  cells)" if len(rows) else " (none has a paper's model and data)"
-    return "\n".join([*lines, f"{count(frame)}  cells in all", told])
+    n_exact = (quoted["verdict"] == "OK").sum()
+    compared = f"{n_exact} of {len(quoted)} quoted cells are as the papers print them"
+    compared += f"; {len(rows)} of our rows can be compared with a paper's"
+    compared += f" ({count(ours)}  cells)" if len(rows) else " (none has a paper's model and data)"
+    return "\n".join([*lines, f"{count(frame)}  cells in all", compared])
 
 
 def main() -> int:
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m pwagents_old.notebook.check OUTPUTS/PRESET")
+        sys.exit("usage: python -m pwagents.check OUTPUTS/PRESET")
     output_dir = Path(sys.argv[1])
     unfinished, missing, never_begun = check_runs(output_dir, REFERENCE)
     try:
@@ -230,14 +224,14 @@ def main() -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2 if unfinished else 1
-    notes = [report(cells)]
+    notes = [format_report(cells)]
     if output_dir.name != PRESET:
         notes.append(f"There is no reference for {output_dir.name}: its other numbers are not compared.")
     notes += [f"{name} began and did not finish: run it again" for name in unfinished]
-    notes += missing + (stale := stale_files(REFERENCE))
+    notes += missing
     notes += [f"Never begun: {', '.join(never_begun)}"] if never_begun else []
     print("\n".join(notes))
-    return 2 if unfinished or missing or stale else int(any(cell.verdict == "FAIL" for cell in cells))
+    return 2 if unfinished or missing else int(any(cell.verdict == "FAIL" for cell in cells))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,6 @@
 """A preset's figures drawn again from their numbers, as `make figures` does.
 
-    python -m pwagents_old.notebook.figures outputs/laptop --formats pdf    # as `make figures FORMATS=pdf`
-
-Until their notebooks move, some drawing functions stand in modules of this package: importing this module
-adds them to those of :mod:`pwagents.results.drawing`.
+python -m pwagents.report.redraw outputs/laptop --formats pdf    # as `make figures FORMATS=pdf`
 """
 
 import argparse
@@ -12,27 +9,15 @@ from collections.abc import Collection
 from pathlib import Path
 
 from pwagents.progress import progress
+from pwagents.report.reference import find_results
 from pwagents.results.drawing import FORMATS, PLOTS, draw_figure, write_figure
 from pwagents.results.style import add_style
-from pwagents_old.notebook.reference import find_results
 
 FOLDER = "redrawn"  # of a preset: what a notebook showed stays as it was
-_OLD = {
-    "base": "orion.figures:plot_base",
-    "results": "orion.figures:plot_results",
-    "scaling": "orion.figures:plot_scaling",
-    "curves": "orion.figures:plot_curves",
-    "dials": "persona2web.figures:plot_dials",
-    "funnel": "persona2web.figures:plot_funnel",
-    "levels": "persona2web.figures:plot_levels",
-    "web_year": "persona2web.figures:plot_year",
-    "summary": "notebook.summary:plot_summary",
-}
-PLOTS |= {word: f"pwagents_old.{place}" for word, place in _OLD.items()}
-# The committed reference names functions by the modules that they stood in.
-PLOTS |= {f"pwagents.{place}": PLOTS[word] for word, place in _OLD.items()}
-PLOTS["pwagents.lm.trainer:plot_losses"] = PLOTS["losses"]
-PLOTS |= {f"pwagents.evaluation.figures:plot_{word}": PLOTS[word] for word in ("intervals", "lines", "bars")}
+# Functions of notebooks 05 to 09, until these move.
+PLOTS |= {n: f"pwagents_old.orion.figures:plot_{n}" for n in ("base", "results", "scaling", "curves")}
+PLOTS |= {name: f"pwagents_old.persona2web.figures:plot_{name}" for name in ("dials", "funnel", "levels")}
+PLOTS["web_year"] = "pwagents_old.persona2web.figures:plot_year"
 
 
 def redraw(output_dir: Path, formats: Collection[str] = ("png", "svg")) -> Path:

@@ -1,9 +1,8 @@
 """All stored episodes as data that a page opened from a disk can load.
 
 A page may not fetch files there, but it may add scripts. So the data are scripts, gzip in base64
-(episodes say the same again and again: a thirteenth is left): an index with a short row for each episode, and
-the conversations in chunks that are loaded when they are looked at. Episodes stand in the order of their
-tasks, those of a task in the order of the stored runs.
+(a thirteenth of their size): an index with a short row for each episode, and the conversations in chunks that
+are loaded when they are looked at. Episodes are ordered by task, those of a task by stored run.
 """
 
 import gzip
@@ -14,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from pwagents.progress import progress
-from pwagents.schema import Trajectory
+from pwagents.report.reference import drop_empty, read_runs
 from pwagents.results.episodes import FAILURES
-from pwagents.shop.score import attempts
 from pwagents.results.viewer import Bubble, converse, describe_outcome
-from pwagents_old.notebook.reference import drop_empty, read_runs
+from pwagents.schema import Trajectory
+from pwagents.shop.score import attempts
 
 CHUNK = 200  # episodes
 _SHORT = 160  # characters of an instruction in the index
 
 
-def write_episodes(output_dir: Path, folder: Path) -> int:
+def write_scripts(output_dir: Path, folder: Path) -> int:
     """Write the episodes of ``output_dir``'s stored runs to ``folder``; return how many there are.
 
     The index's rows are [run, method, model, settings, type, outcome: positions in its lists; task id, steps,
@@ -51,17 +50,16 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
             record.get("type") or trajectory.get("type") or "other",
             _outcome(record, trajectory, result),
         )
-        # What the first call says, where it is not known what was asked for.
-        text = asked or (bubbles[0].text if bubbles else "")
         places = [
             lists[name].setdefault(fact, len(lists[name])) for name, fact in zip(names, facts, strict=True)
         ]
+        # What the first call says, where it is not known what was asked for.
+        text = asked or (bubbles[0].text if bubbles else "")
+        row = [*places, record["task_id"], len(steps), result, text[:_SHORT]]
         # A conversation begins with what was asked for.
         first = [Bubble("answer", "User asks", asked)] if asked else []
-        facts = {"message": record.get("message"), "failure": record.get("failure"), "graded": graded}
-        conversation = facts | {"bubbles": [*first, *bubbles]}
-        row = [*places, record["task_id"], len(steps), result, text[:_SHORT]]
-        rows.append((record["task_id"], row, _json(drop_empty(conversation))))
+        more = {"message": record.get("message"), "failure": record.get("failure"), "graded": graded}
+        rows.append((record["task_id"], row, _json(drop_empty(more | {"bubbles": [*first, *bubbles]}))))
 
     # Methods that played the same task see the same products: beside each other they are packed to half.
     rows.sort(key=itemgetter(0))

@@ -1,29 +1,28 @@
 """Run one notebook at a preset, from the project's root, as the Makefile does.
 
-    python -m pwagents_old.notebook.execute 01_data --preset smoke --output-dir outputs/smoke
+    python -m pwagents.execute 01_data --preset smoke --output-dir outputs/smoke
 
 papermill does the work. The finished notebook appears only after its last cell has run, two runs of one
-notebook cannot overlap, it keeps no password of a URL, and a failure is told in a few lines.
+notebook cannot overlap, no password of a URL stays in it, and a failure is a message of a few lines.
 """
 
 import argparse
 import fcntl
 import os
-import re
 import sys
 import time
 from pathlib import Path
 
 from pwagents import portable
 from pwagents.settings import NotebookSettings, read_changes, settings_values
-from pwagents.urls import without_token
+from pwagents.urls import without_passwords
 
 # Errors whose message says all that a user needs; the last is a full disk's.
-TOLD_WHOLE = ("SettingsError", "DataError", "InfrastructureError", "EndpointError", "RefusedError",
-              "BudgetError", "DoesNotFitError", "LaunchError", "OSError")  # fmt: skip
+NO_TRACEBACK = ("SettingsError", "DataError", "InfrastructureError", "EndpointError", "RefusedError",
+                "BudgetError", "DoesNotFitError", "LaunchError", "OSError")  # fmt: skip
 
 
-def run(name: str, preset: str, output_dir: Path, changes: str = "{}") -> None:
+def execute(name: str, preset: str, output_dir: Path, changes: str = "{}") -> None:
     """Execute ``notebooks/<name>.ipynb`` into ``<output_dir>/notebooks``.
 
     Raises:
@@ -58,7 +57,7 @@ def run(name: str, preset: str, output_dir: Path, changes: str = "{}") -> None:
         try:  # of each progress bar the last state stays (coalesce_streams)
             execute_notebook(notebook, partial, parameters, coalesce_streams=True, **options)
         except PapermillExecutionError as error:
-            frames = () if error.ename in TOLD_WHOLE else error.traceback
+            frames = () if error.ename in NO_TRACEBACK else error.traceback
             reason = "\n".join(frames) or f"{error.ename}: {error.evalue}"
             problem = f"failed in cell In [{error.exec_count}]\n{reason}"
         except DeadKernelError:
@@ -66,7 +65,7 @@ def run(name: str, preset: str, output_dir: Path, changes: str = "{}") -> None:
         except RuntimeError as error:  # it did not start, or not in time
             problem = str(error)
 
-        # What is left of it keeps no password and hides its parameters: the settings are shown below.
+        # What is left of it has no password and hides its parameters: the settings are shown below.
         executed = nbformat.reads(without_passwords(partial.read_text("utf-8")), as_version=4)
         for cell in executed.cells:
             if {"parameters", "injected-parameters"} & set(cell.metadata.get("tags", ())):
@@ -81,12 +80,6 @@ def run(name: str, preset: str, output_dir: Path, changes: str = "{}") -> None:
     print(f"[{name}] done in {minutes} min {seconds:02d} s: {finished}", flush=True)
 
 
-def without_passwords(text: str) -> str:
-    """Return ``text`` without the user:password@ of any URL, and without tokens in that of an endpoint."""
-    text = re.sub(r"//[^/\s\"'@\\]+@", "//[password]@", text)
-    return re.sub(r"(?<=base_url)(\W+)(https?://[^\s\"'\\,})]+)", lambda m: m[1] + without_token(m[2]), text)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run one notebook at a preset.")
     parser.add_argument("name", help="the notebook, for instance 01_data")
@@ -95,7 +88,7 @@ def main() -> None:
     parser.add_argument("--changes", default="{}", help="of the preset, as YAML: 'study: {variants: all}'")
     arguments = parser.parse_args()
     try:
-        run(**vars(arguments))
+        execute(**vars(arguments))
     except (ValueError, OSError) as error:
         sys.exit(f"[{arguments.name}] {error}")
     except KeyboardInterrupt:

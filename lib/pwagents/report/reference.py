@@ -1,16 +1,14 @@
 """The committed reference: what a finished run of the preset laptop left, small enough for the repository.
 
-    python -m pwagents_old.notebook.reference outputs/laptop    # makes outputs/reference anew
+    python -m pwagents.report.reference outputs/laptop    # makes outputs/reference anew
 
-It holds the summary of notebook 10, tables (CSV and HTML), figures (PNG, and the numbers from which `make
-figures` draws them again), prompts of first calls, what was timed, executed notebooks, the journal, and all
-episodes as compressed Parquet: 190 MB of JSON lines become 4 MB. Of a record all is kept but its key, the
-seconds that it took, and what is empty or zero in its steps. Reports and notebook 00 read it like a preset's
-own results.
+It holds tables (CSV and HTML), figures (PNG, and the numbers from which `make figures` draws them again),
+prompts of first calls, what was timed, executed notebooks, the journal, and all episodes as compressed
+Parquet: 190 MB of JSON lines become 4 MB. A record is whole but for its key, the seconds that it took, and
+what is empty or zero in its steps. Reports and notebooks 00 and 10 read it like a preset's own results.
 """
 
 import json
-import shutil
 import sys
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterator
@@ -20,13 +18,12 @@ from typing import Any
 
 import pandas as pd
 
-from pwagents_old.notebook.execute import without_passwords
-from pwagents.settings import ROOT
 from pwagents.files import read_json_lines, write_aside, written_aside
+from pwagents.settings import INTERACTIVE, ROOT
+from pwagents.urls import without_passwords
 
 REFERENCE = ROOT / "outputs" / "reference"
 PRESET = "laptop"  # what made it
-SUMMARY = "summary.csv"  # of notebook 10
 _COPIED = {"tables": (".csv", ".html"), "figures": (".png", ".parquet")}
 _COPIED |= {f"timings/{folder}": kinds for folder, kinds in _COPIED.items()}
 _COPIED["prompts"] = (".parquet",)
@@ -35,33 +32,34 @@ _TEXTS = ("task_id", "method", "model")  # columns that hold a text as it is; al
 
 
 def find_results(output_dir: Path, *kinds: str) -> Path:
-    """Return the folder of a preset's results: the reference's, told in a line, where laptop has none.
+    """Return the folder of results: the reference, with a line that says so, where nothing has run yet.
 
     Args:
+        output_dir: of laptop or of notebooks opened by hand; any other folder is returned as it is.
         kinds: patterns of the files that count as results.
     """
     left = (path for kind in kinds for path in output_dir.glob(kind))
-    if output_dir.name == PRESET and not any(left):
+    if output_dir.name in (PRESET, Path(INTERACTIVE).name) and not any(left):
         print(f"{output_dir} holds no results yet; used instead: the committed reference, {REFERENCE}")
         return REFERENCE
     return output_dir
 
 
 def read_lines(path: Path) -> Iterator[dict]:
-    """Read a JSONL file without passwords in URLs; a line that is being written is left out."""
+    """Yield the rows of a JSONL file without passwords in URLs; a line that is being written is left out."""
     if path.exists():
         yield from (row for _, row in read_json_lines(path, torn=True, change=without_passwords))
 
 
 def read_runs(output_dir: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Read all episodes of a preset or of the reference: the name of their file, and the record."""
+    """Yield all episodes of a preset or of the reference: the name of their file, and the record."""
     for kind, read in (("jsonl", read_lines), ("parquet", read_episodes)):
         for path in sorted((output_dir / "runs").glob(f"*.{kind}")):
             yield from ((path.stem, record) for record in read(path))
 
 
 def read_episodes(path: Path, methods: Collection[str] = ()) -> Iterator[dict[str, Any]]:
-    """Read the records of one of the reference's files, those of some methods or all, in their order.
+    """Yield the records of one of the reference's files, those of some methods or all, in their order.
 
     What is left out there is missing: each field has its default once the record is validated.
     """
@@ -94,7 +92,7 @@ def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
             text = text.replace(place, f"outputs/{PRESET}")
         write_aside(reference / path, text)
 
-    # Tables and figures, the latter with fewer colours; summary; notebooks, each image once; journal; runs.
+    # Tables and figures, the latter with fewer colours; notebooks, each image once; journal; runs.
     for folder, kinds in _COPIED.items():
         for path in (reference / folder).glob("*"):
             is_ours = any(path.name[:2] == name[:2] for name in finished)
@@ -105,8 +103,6 @@ def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
                 content = path.read_bytes()
                 content = _reduce_colours(content) if path.suffix == ".png" else content
                 write_aside(reference / folder / path.name, content)
-    if (output_dir / SUMMARY).exists():
-        shutil.copyfile(output_dir / SUMMARY, reference / SUMMARY)
     for path in sorted((output_dir / "notebooks").glob("*.ipynb")):
         notebook = json.loads(path.read_text("utf-8"))
         outputs = [each for cell in notebook["cells"] for each in cell.get("outputs", ())]
@@ -145,7 +141,7 @@ def write_episodes(records: Iterator[dict[str, Any]], path: Path) -> None:
 
 
 def drop_empty(value: Any) -> Any:
-    """Leave out what is empty or zero, as defaults are; arguments and observations stay whole."""
+    """Return a value without what is empty or zero, as defaults are, but whole arguments and observations."""
     if isinstance(value, dict):
         kept = {key: each if key in _WHOLE else drop_empty(each) for key, each in value.items()}
         return {key: each for key, each in kept.items() if each not in ("", None, [], {}, 0)}
@@ -163,7 +159,7 @@ def _reduce_colours(png: bytes) -> bytes:
 
 def main() -> None:
     if len(sys.argv) != 2:
-        sys.exit(f"usage: python -m pwagents_old.notebook.reference OUTPUTS/{PRESET}")
+        sys.exit(f"usage: python -m pwagents.report.reference OUTPUTS/{PRESET}")
     try:
         make_reference(Path(sys.argv[1]))
     except ValueError as error:

