@@ -9,10 +9,10 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pwagents_old.persona2web.domains import domains, facet_of, value_text
-from pwagents_old.persona2web.history import NOW, make_histories, shares
-from pwagents_old.persona2web.people import WEBSITE, make_people
-from pwagents_old.persona2web.settings import HistorySettings
+from pwagents.persona2web.domains import domains, facet_of, value_text
+from pwagents.persona2web.history import NOW, make_histories, shares
+from pwagents.persona2web.people import WEBSITE, make_people
+from pwagents.settings import HistorySettings
 
 DAY = 24 * 60 * 60 * 1000
 

@@ -5,12 +5,12 @@ from functools import cache
 
 import pytest
 
-from pwagents_old.persona2web.catalogue import make_sites
-from pwagents_old.persona2web.domains import domains, facet_of, item_fits, names_value, value_text
-from pwagents_old.persona2web.history import NOW, make_histories
-from pwagents_old.persona2web.queries import make_tasks, query
-from pwagents_old.persona2web.settings import HistorySettings, QuerySettings
-from pwagents_old.persona2web.types import Goal
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.domains import domains, facet_of, item_fits, names_value, value_text
+from pwagents.persona2web.history import NOW, make_histories
+from pwagents.persona2web.queries import make_tasks, query
+from pwagents.persona2web.types import Goal
+from pwagents.settings import HistorySettings, QuerySettings
 
 SITES = make_sites(seed=2)
 

@@ -3,12 +3,12 @@
 import pandas as pd
 import pytest
 
+from pwagents.persona2web import paper_rows, views
+from pwagents.persona2web.runs import SCORES
+from pwagents.persona2web.study import CHANCE, OFFLINE, ORACLE
 from pwagents.results.papers import load_targets
 from pwagents.results.tables import save_table
 from pwagents_old.notebook.check import check_tables
-from pwagents_old.persona2web import paper_rows, views
-from pwagents_old.persona2web.runs import SCORES
-from pwagents_old.persona2web.study import CHANCE, OFFLINE, ORACLE
 
 RIGHT = dict.fromkeys(SCORES, 1.0) | {"reached": 1.0}
 LOST = dict.fromkeys(SCORES, 0.0) | {"reached": 0.0}

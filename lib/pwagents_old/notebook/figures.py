@@ -22,10 +22,6 @@ _OLD = {
     "results": "orion.figures:plot_results",
     "scaling": "orion.figures:plot_scaling",
     "curves": "orion.figures:plot_curves",
-    "dials": "persona2web.figures:plot_dials",
-    "funnel": "persona2web.figures:plot_funnel",
-    "levels": "persona2web.figures:plot_levels",
-    "web_year": "persona2web.figures:plot_year",
     "summary": "notebook.summary:plot_summary",
 }
 PLOTS |= {word: f"pwagents_old.{place}" for word, place in _OLD.items()}
