@@ -587,9 +587,6 @@ class HistorySettings(Group):
     site_share: Share = S(
         0.55, "Probability that an event is on the preferred site, not on another of the sub-domain's three."
     )
-    noise: Share = S(
-        0.1, "Share of records that are changes or cancellations of what is not preferred. Persona2Web: ~10%."
-    )
     drift: Share = S(
         0.35, "Share of preferences against which the last three weeks speak, so that recency alone misleads."
     )
@@ -604,10 +601,6 @@ class QuerySettings(Group):
     """Web tasks made of preferences."""
 
     tasks_per_user: PositiveInt = S(3, "Tasks of a user, each in another sub-domain. Persona2Web: 3.")
-    form: Literal["paper", "released"] = S(
-        "paper",
-        'How texts at levels 1 and 2 speak of the website. paper: "on my preferred website"; released: none.',
-    )
 
 
 class WebDataSettings(Group):
@@ -660,10 +653,8 @@ class WebStudySettings(Group):
         64, "Records and questions are cut to this many tokens before they are embedded (MiniLM: 256)."
     )
     runs: PositiveInt = S(3, "Runs of the same episodes while pages fail. Persona2Web: 3, on the open web.")
-    faults: Share = S(0.05, "Share of requests that fail or come too late in these runs.")
     judged_tasks: PositiveInt = S(50, "Tasks on which judges are compared, ten scripted episodes each.")
     dials: Dials
-    example_task: NonNegativeInt = S(0, "The task to look at, by position.")
 
 
 class WebNotebook(NotebookSettings):

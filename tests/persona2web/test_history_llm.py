@@ -100,7 +100,7 @@ def test_the_dials_of_offline_histories_count():
         there = sum(e.website == person.wants[s.domain, WEBSITE] for s, e in each)
         return right / len(telling), there / len(each)
 
-    sure = histories(records=400, consistency=1.0, site_share=1.0, drift=0.0, literal=0.0, noise=0.0)
+    sure = histories(records=400, consistency=1.0, site_share=1.0, drift=0.0, literal=0.0)
     assert all(shown(history) == (1, 1) and not history.literal for history in sure.values())
     unsure = histories(records=400, consistency=0.5, site_share=0.5, drift=0.0)
     assert all(0.35 < share < 0.65 for history in unsure.values() for share in shown(history))

@@ -24,6 +24,7 @@ _DAY = 24 * 60 * 60 * 1000
 _YEAR = 365 * _DAY
 _LATELY = 21 * _DAY  # the last weeks, which may mislead
 _OFTEN = 3  # times as many events in a sub-domain of many as in one of few
+NOISE = 0.1  # of the records are changes or cancellations of what is not preferred. Persona2Web: ~10%
 _CANCELLED = 0.8  # of the noise; the rest are changes, which show nothing
 
 
@@ -166,7 +167,7 @@ def _event(person: Person, settings: HistorySettings, generator: np.random.Gener
         hours[1:], generator.permutation(len(facets))[: generator.integers(2, 5)], strict=False
     ):
         at, name = time + _ms(hour), facets[place].name
-        if generator.random() < settings.noise / _EVIDENT:
+        if generator.random() < NOISE / _EVIDENT:
             yield noise(person, domain, name, at, website, generator)
         else:
             value = value_shown(person, domain, name, settings.consistency, lately, generator)

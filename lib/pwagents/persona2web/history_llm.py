@@ -21,6 +21,7 @@ from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.llm.replies import Result, ask_twice, read_reply
 from pwagents.persona2web.domains import domains, value_text, values_pattern
 from pwagents.persona2web.history import (
+    NOISE,
     Draft,
     History,
     Shown,
@@ -208,7 +209,7 @@ class LlmHistorian:
         hours = np.sort(generator.random(len(actions))) * 60 - 60  # before and up to the event's time
         for hour, action in zip(hours, actions, strict=True):
             at = event.time + int(hour * _HOUR)
-            if generator.random() < self.settings.noise:
+            if generator.random() < NOISE:
                 facet = list(event.shows)[generator.integers(len(event.shows))]
                 yield noise(event.person, domain, facet, at, site, generator)
             else:

@@ -1,8 +1,8 @@
 """Queries at three levels of ambiguity, made of what users want.
 
 Level 0 names the website and every value; level 1 leaves out the website; level 2 the masked values, too, for
-which "my usual size" stands. Level 1 has two forms: in the paper's the text says "on my preferred website";
-in the files that were released the website is merely dropped.
+which "my usual size" stands. Levels 1 and 2 say "on my preferred website", as in the paper; in the files that
+were released the website is merely dropped.
 """
 
 from collections.abc import Mapping
@@ -53,26 +53,22 @@ def make_tasks(
                     task_id=f"{user_id}-{i + 1}",
                     user_id=user_id,
                     now=NOW,
-                    texts={level: query(goal, level, settings.form) for level in (0, 1, 2)},
+                    texts={level: query(goal, level) for level in (0, 1, 2)},
                     goal=goal,
                 )
             )
     return tasks
 
 
-def query(goal: Goal, level: Level, form: str = "paper") -> str:
-    """The text of a goal at a level of ambiguity.
-
-    Args:
-        form: "paper" says at levels 1 and 2 that there is a preferred website, "released" does not.
-    """
+def query(goal: Goal, level: Level) -> str:
+    """The text of a goal at a level of ambiguity."""
     domain = domains()[goal.domain]
     stated = [_state(domain, name, value) for name, value in goal.stated.items()]
     masked = [
         facet_of(domain.name, name).usual if level == 2 else _state(domain, name, value)
         for name, value in goal.masked.items()
     ]
-    where = f"At {goal.host}, " if level == 0 else _PREFERRED if form == "paper" else ""
+    where = f"At {goal.host}, " if level == 0 else _PREFERRED
     text = (
         _ASKED[goal.operation]
         .replace("{where}", where)

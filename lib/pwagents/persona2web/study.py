@@ -42,6 +42,7 @@ ARCHITECTURES: tuple[Architecture, ...] = ("indexed", "occam")
 SCHEMES: tuple[Scheme, ...] = ("none", "on_demand", "pre_execution")
 WITH_HISTORY = SCHEMES[1:]
 LEVELS: tuple[Level, ...] = (0, 1, 2)
+FAULTS = 0.2  # of the requests of repeated runs fail or come too late
 LATER = 1  # the edition of the web "three months later"
 
 
@@ -217,10 +218,10 @@ class Study:
 
         Indexed DOM.
         """
-        runs, faults = range(self.settings.study.runs), self.settings.study.faults
+        runs = range(self.settings.study.runs)
 
         def fail(scheme: Scheme) -> list[Condition]:
-            return [self._condition("indexed", scheme, faults=faults, sample=i) for i in runs]
+            return [self._condition("indexed", scheme, faults=FAULTS, sample=i) for i in runs]
 
         parts = [(self.agents, fail(scheme)) for scheme in WITH_HISTORY] + [([ORACLE], fail("on_demand"))]
         return pd.concat([self.play("failing_pages", *each) for each in parts], ignore_index=True)
