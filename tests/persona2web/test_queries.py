@@ -80,11 +80,10 @@ def test_a_query_reads_like_this():
     )
     end = ", but stop before payment."
     named = f"reserve a flight in economy with window seating under $400{end}"
-    usual = f"eserve a flight in economy with my usual seating within my usual fare limit{end}"
+    usual = f"reserve a flight in economy with my usual seating within my usual fare limit{end}"
     assert query(goal, 0) == f"At wayfarely.test, {named}"
     assert query(goal, 1) == f"On my preferred website, {named}"
-    assert query(goal, 2) == f"On my preferred website, r{usual}"
-    assert query(goal, 2, "released") == f"R{usual}"
+    assert query(goal, 2) == f"On my preferred website, {usual}"
 
 
 def test_more_tasks_than_sub_domains_are_refused():

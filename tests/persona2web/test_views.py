@@ -83,7 +83,7 @@ def test_deviations_are_over_runs_and_faults_stand_apart():
 
 def test_drift_is_paired_by_task(level_2):
     later = level_2.assign(success=0.0)
-    table = views.drift(level_2, later).set_index(["agent", "access"])
+    table = views.drift_table(level_2, later).set_index(["agent", "access"])
     assert table.loc[(ORACLE, "not used"), "difference"] == -1
     assert table.loc[(OFFLINE, "on-demand"), "difference"] == -0.5
 

@@ -153,7 +153,7 @@ def deviations(repeated: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def drift(today: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
+def drift_table(today: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
     """SR today, later, and the difference paired by task with its 95% interval clustered by user."""
     keys = ["agent", "access", "level"]
     here = today[today["architecture"].isin(later["architecture"])]
