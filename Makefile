@@ -114,7 +114,7 @@ lab: $(READY) ## open JupyterLab: notebooks, and their results in outputs/
 	$(run) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
 
 web: $(READY) ## browse the local web of notebook 09: PORT (8009) of this machine
-	@$(run) pwagents_old.persona2web.serve --port $(PORT)
+	@$(run) pwagents.persona2web.serve --port $(PORT)
 
 serve: $(READY) ## serve the preset's tasks to other trainers and harnesses (MCP): SERVE_PORT (8010) of this machine
 	@$(run) pwagents_old.adapters.mcp_server --preset $(PRESET) --port $(SERVE_PORT)

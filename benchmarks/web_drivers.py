@@ -13,19 +13,19 @@ import time
 
 import pandas as pd
 
-from pwagents_old.persona2web.actions import Visit
-from pwagents_old.persona2web.agent import Played
-from pwagents_old.persona2web.browser import ChromiumDriver
-from pwagents_old.persona2web.catalogue import make_sites
-from pwagents_old.persona2web.domains import domains
-from pwagents_old.persona2web.driver import Driver
-from pwagents_old.persona2web.html_driver import HtmlDriver
-from pwagents_old.persona2web.navigator import Plan
-from pwagents_old.persona2web.observe import observe
-from pwagents_old.persona2web.offline_agent import walk
-from pwagents_old.persona2web.serve import serving
-from pwagents_old.persona2web.sites import LocalWeb
-from pwagents_old.persona2web.types import Site
+from pwagents.persona2web.actions import Visit
+from pwagents.persona2web.agent import Played
+from pwagents.persona2web.browser import ChromiumDriver
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.domains import domains
+from pwagents.persona2web.driver import Driver
+from pwagents.persona2web.html_driver import HtmlDriver
+from pwagents.persona2web.navigator import Plan
+from pwagents.persona2web.observe import observe
+from pwagents.persona2web.offline_agent import walk
+from pwagents.persona2web.serve import serving
+from pwagents.persona2web.sites import LocalWeb
+from pwagents.persona2web.types import Site
 
 DEMAND = 10.0  # times as fast as Chromium
 

@@ -46,13 +46,18 @@ def remember(package: Path) -> None:
 def hashes_of(*modules: str) -> dict[str, str]:
     """Return the hash of each file of modules ("shop.search") and of the data files beside them, as loaded.
 
+    Args:
+        modules: also folders of templates alone ("persona2web.templates").
+
     Raises:
-        KeyError: there is no such module.
+        KeyError: there is no such module, nor such a folder.
     """
     files = []
     for stem in sorted({f"pwagents/{module.replace('.', '/')}" for module in modules}):
         own = [f"{stem}{suffix}" for suffix in _SUFFIXES if f"{stem}{suffix}" in LOADED]
         if f"{stem}.py" not in own:
+            own = [name for name in LOADED if name.startswith(f"{stem}/") and name.endswith(".html")]
+        if not own:
             raise KeyError(f"no module {stem} in the library")
         files += own
     return hash_files(files)

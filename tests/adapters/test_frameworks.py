@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from transformers.utils import get_json_schema
 
+from pwagents import local_server
 from pwagents.shop.environment import MAX_STEPS
-from pwagents_old import local_server
 from pwagents_old.adapters import mcp_server
 from pwagents_old.adapters.trl_environment import environment_factory, prompt_rows
 

@@ -11,7 +11,7 @@ import pytest
 import requests
 from mcp.client.client import Client
 
-from pwagents_old import local_server
+from pwagents import local_server
 from pwagents_old.adapters import mcp_server
 from pwagents_old.adapters.mcp_server import Sessions, make_app
 

@@ -23,6 +23,7 @@ QUICK = {
         "study": {"variants": "few", "test_tasks": 9, "train_tasks": 12, "timed_tasks": 1},
         "dpo": {"train_tasks": 8, "variants": []},
     },
+    "09_persona2web": {"study": {"runs": 1, "dials": {"consistency": [0.62]}}},
     "10_summary": {},
 }
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents_old.persona2web.actions import FORMS, Visit, read_action, split_action
-from pwagents_old.persona2web.driver import ActionError
-from pwagents_old.persona2web.html_driver import HtmlDriver
+from pwagents.persona2web.actions import FORMS, Visit, read_action, split_action
+from pwagents.persona2web.driver import ActionError
+from pwagents.persona2web.html_driver import HtmlDriver
 
 
 @pytest.fixture

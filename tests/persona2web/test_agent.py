@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.llm.fence import FENCE_NOTE
 from pwagents.llm.openai_model import OpenAIModel
+from pwagents.persona2web.agent import Brief, ChatWebAgent, Played, most_steps, read_step
+from pwagents.persona2web.types import AskStep, MemoryStep, WebStep
 from pwagents.schema import Usage
-from pwagents_old.persona2web.agent import Brief, ChatWebAgent, Played, most_steps, read_step
-from pwagents_old.persona2web.types import AskStep, MemoryStep, WebStep
 
 from ..llm.server import ChatServer
 from .small_web import SmallWeb, recall

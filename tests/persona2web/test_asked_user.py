@@ -2,8 +2,8 @@
 
 import pytest
 
-from pwagents_old.persona2web.asked_user import NOTHING, answers_of
-from pwagents_old.persona2web.types import Goal, WebTask
+from pwagents.persona2web.asked_user import NOTHING, answers_of
+from pwagents.persona2web.types import Goal, WebTask
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from itertools import combinations, product
 
 import pytest
 
-from pwagents_old.persona2web.catalogue import make_sites
-from pwagents_old.persona2web.domains import domains, fits, item_fits
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.domains import domains, fits, item_fits
 
 SITES = make_sites(seed=5)
 

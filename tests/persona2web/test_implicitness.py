@@ -4,13 +4,13 @@ from functools import cache
 
 import pytest
 
-from pwagents_old.persona2web.catalogue import make_sites
-from pwagents_old.persona2web.domains import domains
-from pwagents_old.persona2web.history import make_histories
-from pwagents_old.persona2web.implicitness import implicitness, perfect_reader
-from pwagents_old.persona2web.queries import make_tasks
-from pwagents_old.persona2web.retrieval import question_for
-from pwagents_old.persona2web.settings import HistorySettings, QuerySettings
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.domains import domains
+from pwagents.persona2web.history import make_histories
+from pwagents.persona2web.implicitness import implicitness, perfect_reader
+from pwagents.persona2web.queries import make_tasks
+from pwagents.persona2web.retrieval import question_for
+from pwagents.settings import HistorySettings, QuerySettings
 
 from .test_retrieval import Letters
 

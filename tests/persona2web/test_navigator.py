@@ -2,13 +2,13 @@
 
 import pytest
 
-from pwagents_old.persona2web.actions import Visit
-from pwagents_old.persona2web.catalogue import make_sites
-from pwagents_old.persona2web.domains import domains
-from pwagents_old.persona2web.html_driver import HtmlDriver
-from pwagents_old.persona2web.navigator import Navigator, Plan
-from pwagents_old.persona2web.page_text import read_page
-from pwagents_old.persona2web.sites import LocalWeb
+from pwagents.persona2web.actions import Visit
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.domains import domains
+from pwagents.persona2web.html_driver import HtmlDriver
+from pwagents.persona2web.navigator import Navigator, Plan
+from pwagents.persona2web.page_text import read_page
+from pwagents.persona2web.sites import LocalWeb
 
 SITES = make_sites(1)
 WEB = LocalWeb(SITES.values())

@@ -5,9 +5,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents_old.persona2web.markup import parse_html
-from pwagents_old.persona2web.observe import MAX_ROWS, observe
-from pwagents_old.persona2web.page import Page
+from pwagents.persona2web.markup import parse_html
+from pwagents.persona2web.observe import MAX_ROWS, observe
+from pwagents.persona2web.page import Page
 
 FORM = """<html><head><title>Shoes &amp; more</title></head><body>
 <nav aria-label="Main"><a href="/">Home</a><a name="x">anchor</a></nav>

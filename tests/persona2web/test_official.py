@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.errors import DataError
-from pwagents_old.persona2web.asked import asked, report
-from pwagents_old.persona2web.official import (
+from pwagents.persona2web.asked import asked, report
+from pwagents.persona2web.official import (
     OfficialTask,
     read_history,
     read_memories,

@@ -5,12 +5,12 @@ from functools import cache
 
 import pytest
 
-from pwagents_old.persona2web.catalogue import make_sites
-from pwagents_old.persona2web.domains import domains, facet_of, item_fits, names_value, value_text
-from pwagents_old.persona2web.history import NOW, make_histories
-from pwagents_old.persona2web.queries import make_tasks, query
-from pwagents_old.persona2web.settings import HistorySettings, QuerySettings
-from pwagents_old.persona2web.types import Goal
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.domains import domains, facet_of, item_fits, names_value, value_text
+from pwagents.persona2web.history import NOW, make_histories
+from pwagents.persona2web.queries import make_tasks, query
+from pwagents.persona2web.types import Goal
+from pwagents.settings import HistorySettings, QuerySettings
 
 SITES = make_sites(seed=2)
 
@@ -32,17 +32,16 @@ def test_three_tasks_a_user_in_different_sub_domains_after_the_history():
         assert histories()[task.user_id].events[-1].timestamp < task.now == NOW
 
 
-@pytest.mark.parametrize("form", ["paper", "released"])
-def test_levels_leave_out_the_website_and_then_the_masked_values(form):
+def test_levels_leave_out_the_website_and_then_the_masked_values():
     for task in tasks():
-        texts = {level: query(task.goal, level, form) for level in (0, 1, 2)}
+        texts = {level: query(task.goal, level) for level in (0, 1, 2)}
         assert len(set(texts.values())) == 3
         assert task.goal.host in texts[0]
         for level in (1, 2):
             for site in SITES.values():
                 assert site.host not in texts[level]
                 assert site.name not in texts[level]
-            assert ("preferred website" in texts[level]) == (form == "paper")
+            assert "preferred website" in texts[level]
         for name, value in task.goal.masked.items():
             assert names_value(texts[0], value)
             assert names_value(texts[1], value)
@@ -81,11 +80,10 @@ def test_a_query_reads_like_this():
     )
     end = ", but stop before payment."
     named = f"reserve a flight in economy with window seating under $400{end}"
-    usual = f"eserve a flight in economy with my usual seating within my usual fare limit{end}"
+    usual = f"reserve a flight in economy with my usual seating within my usual fare limit{end}"
     assert query(goal, 0) == f"At wayfarely.test, {named}"
     assert query(goal, 1) == f"On my preferred website, {named}"
-    assert query(goal, 2) == f"On my preferred website, r{usual}"
-    assert query(goal, 2, "released") == f"R{usual}"
+    assert query(goal, 2) == f"On my preferred website, {usual}"
 
 
 def test_more_tasks_than_sub_domains_are_refused():

@@ -5,14 +5,15 @@ from dataclasses import replace
 import pytest
 
 from pwagents.errors import NotEvaluableError
-from pwagents_old.persona2web.asked_user import answers_of
-from pwagents_old.persona2web.catalogue import make_sites
-from pwagents_old.persona2web.html_driver import HtmlDriver
-from pwagents_old.persona2web.offline_agent import Guesser, OfflineAgent, Oracle
-from pwagents_old.persona2web.runs import Condition, run_condition, scores_frame
-from pwagents_old.persona2web.sites import LocalWeb
+from pwagents.persona2web.asked_user import answers_of
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.html_driver import HtmlDriver
+from pwagents.persona2web.offline_agent import Guesser, OfflineAgent, Oracle
+from pwagents.persona2web.reader import train_readers
+from pwagents.persona2web.runs import CODE, Condition, run_condition, scores_frame
+from pwagents.persona2web.sites import LocalWeb
 
-from .worlds import make_world, readers
+from .worlds import make_world
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def world():
 
 @pytest.fixture(scope="module")
 def trained(world):
-    return readers(world)
+    return train_readers(world.histories, world.embedder)
 
 
 def play(world, condition, agent_of, store, method="m", **options):
@@ -88,7 +89,7 @@ def test_what_other_code_or_another_web_made_is_played_again(world, tmp_path, mo
     for changed in (replace(world, web=later), replace(world, ask=answers_of)):
         with pytest.raises(RuntimeError, match="played again"):
             play(changed, condition, never, store)
-    monkeypatch.setattr("pwagents_old.persona2web.runs._code", lambda: "other code")
+    monkeypatch.setattr("pwagents.persona2web.runs.CODE", CODE[:-1])
     with pytest.raises(RuntimeError, match="played again"):
         play(replace(world), condition, never, store)
 

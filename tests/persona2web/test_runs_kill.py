@@ -4,9 +4,9 @@ import json
 import os
 import time
 
+from pwagents.persona2web.runs import WebEpisode
+from pwagents.persona2web.types import Goal, MemoryStep, WebStep, WebTask, WebTrajectory
 from pwagents.store import episodes
-from pwagents_old.persona2web.runs import WebEpisode
-from pwagents_old.persona2web.types import Goal, MemoryStep, WebStep, WebTask, WebTrajectory
 
 from ..processes import begin, kill
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 import requests
 
-from pwagents_old.persona2web.serve import MAX_BODY, make_app, serving, split_host
+from pwagents.persona2web.serve import MAX_BODY, make_app, serving, split_host
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_malformed_requests_get_a_page(ask, port):
 def test_a_busy_port_is_one_line(port, web):
     with pytest.raises(OSError, match=f"^Port {port} cannot be used"), serving(web, port):
         pass
-    command = [sys.executable, "-m", "pwagents_old.persona2web.serve", "--port", str(port)]
+    command = [sys.executable, "-m", "pwagents.persona2web.serve", "--port", str(port)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and f"Port {port}" in done.stderr
 

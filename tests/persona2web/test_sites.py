@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents_old.persona2web import sites
-from pwagents_old.persona2web.catalogue import make_sites
-from pwagents_old.persona2web.domains import domains, item_fits, value_text
-from pwagents_old.persona2web.filters import PAGE_SIZE, field_of, slug
-from pwagents_old.persona2web.queries import query
-from pwagents_old.persona2web.session import succeeded
-from pwagents_old.persona2web.sites import LocalWeb
-from pwagents_old.persona2web.types import Goal
+from pwagents.persona2web import sites
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.domains import domains, item_fits, value_text
+from pwagents.persona2web.filters import PAGE_SIZE, field_of, slug
+from pwagents.persona2web.queries import query
+from pwagents.persona2web.session import succeeded
+from pwagents.persona2web.sites import LocalWeb
+from pwagents.persona2web.types import Goal
 
 SITES = make_sites(0)
 SHOP = SITES["marlow-goods.test"]

@@ -1,26 +1,23 @@
 """Notebook 09's study on a small world: who plays what, what is stored, and what must hold of the scores."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from pwagents.errors import DataError
 from pwagents.llm.chat import ChatModel, Reply
+from pwagents.persona2web import study as module
+from pwagents.persona2web.asked_user import answers_of
+from pwagents.persona2web.browser import find_chromium
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.costs import costs, reading
+from pwagents.persona2web.episode import run_episode
+from pwagents.persona2web.history import make_histories
+from pwagents.persona2web.html_driver import HtmlDriver
+from pwagents.persona2web.offline_agent import Oracle
+from pwagents.persona2web.queries import make_tasks
+from pwagents.persona2web.sites import LocalWeb
+from pwagents.persona2web.study import CHANCE, OFFLINE, ORACLE, Study
 from pwagents.schema import Usage
-from pwagents.settings import load_settings
-from pwagents_old.persona2web import study as module
-from pwagents_old.persona2web.asked_user import answers_of
-from pwagents_old.persona2web.browser import find_chromium
-from pwagents_old.persona2web.catalogue import make_sites
-from pwagents_old.persona2web.costs import costs, reading
-from pwagents_old.persona2web.episode import run_episode
-from pwagents_old.persona2web.history import make_histories
-from pwagents_old.persona2web.html_driver import HtmlDriver
-from pwagents_old.persona2web.offline_agent import Oracle
-from pwagents_old.persona2web.queries import make_tasks
-from pwagents_old.persona2web.settings import HistorySettings, QuerySettings, WebNotebook
-from pwagents_old.persona2web.sites import LocalWeb
-from pwagents_old.persona2web.study import CHANCE, OFFLINE, ORACLE, Study
+from pwagents.settings import HistorySettings, QuerySettings, load_settings
 
 from ..notebook.notebooks import parameters_of
 from .worlds import Words
@@ -28,9 +25,8 @@ from .worlds import Words
 
 def make_study(folder, **changes):
     parameters = parameters_of("09_persona2web") | {"preset": "smoke"} | changes
-    settings = load_settings("09_persona2web", parameters, WebNotebook)
-    run = SimpleNamespace(output_dir=folder, cache=folder / "cache", store=folder / "replies.sqlite")
-    return Study(settings, run)
+    settings = load_settings("09_persona2web", parameters)
+    return Study(settings, folder / "cache", folder / "runs" / "replies.sqlite")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +55,7 @@ def test_what_is_stored_is_not_played_again(study, monkeypatch):
         raise AssertionError("an episode was played again")
 
     monkeypatch.setattr(module, "run_condition", module.run_condition)
-    monkeypatch.setattr("pwagents_old.persona2web.runs.run_episode", never)
+    monkeypatch.setattr("pwagents.persona2web.runs.run_episode", never)
     assert study.level(1).equals(first)
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pwagents_old.persona2web.domains import domains
-from pwagents_old.persona2web.queries import query
-from pwagents_old.persona2web.task_text import read_task
-from pwagents_old.persona2web.types import Goal
+from pwagents.persona2web.domains import domains
+from pwagents.persona2web.queries import query
+from pwagents.persona2web.task_text import read_task
+from pwagents.persona2web.types import Goal
 
 GOALS = [
     Goal(

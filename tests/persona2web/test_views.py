@@ -4,11 +4,11 @@ import pandas as pd
 import pytest
 
 from pwagents.check import check_tables
+from pwagents.persona2web import paper_rows, views
+from pwagents.persona2web.runs import SCORES
+from pwagents.persona2web.study import CHANCE, OFFLINE, ORACLE
 from pwagents.results.papers import load_targets
 from pwagents.results.tables import save_table
-from pwagents_old.persona2web import paper_rows, views
-from pwagents_old.persona2web.runs import SCORES
-from pwagents_old.persona2web.study import CHANCE, OFFLINE, ORACLE
 
 RIGHT = dict.fromkeys(SCORES, 1.0) | {"reached": 1.0}
 LOST = dict.fromkeys(SCORES, 0.0) | {"reached": 0.0}
@@ -83,7 +83,7 @@ def test_deviations_are_over_runs_and_faults_stand_apart():
 
 def test_drift_is_paired_by_task(level_2):
     later = level_2.assign(success=0.0)
-    table = views.drift(level_2, later).set_index(["agent", "access"])
+    table = views.drift_table(level_2, later).set_index(["agent", "access"])
     assert table.loc[(ORACLE, "not used"), "difference"] == -1
     assert table.loc[(OFFLINE, "on-demand"), "difference"] == -0.5
 

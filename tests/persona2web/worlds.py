@@ -5,13 +5,12 @@ import zlib
 
 import numpy as np
 
-from pwagents_old.persona2web.catalogue import make_sites
-from pwagents_old.persona2web.history import make_histories
-from pwagents_old.persona2web.queries import make_tasks
-from pwagents_old.persona2web.reader import Reader
-from pwagents_old.persona2web.runs import World
-from pwagents_old.persona2web.settings import HistorySettings, QuerySettings
-from pwagents_old.persona2web.sites import LocalWeb
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.history import make_histories
+from pwagents.persona2web.queries import make_tasks
+from pwagents.persona2web.runs import World
+from pwagents.persona2web.sites import LocalWeb
+from pwagents.settings import HistorySettings, QuerySettings
 
 
 class Words:
@@ -31,13 +30,3 @@ def make_world(n_users=4, tasks_per_user=2, records=600):
     sites = make_sites(3)
     tasks = make_tasks(histories, sites, QuerySettings(tasks_per_user=tasks_per_user), seed=3)
     return World(histories, tasks, LocalWeb(sites.values()), Words(), data="test")
-
-
-def readers(world):
-    """By user, a reader that was trained on the users of the other group."""
-    groups = {user: history.person.group for user, history in world.histories.items()}
-    trained = {
-        group: Reader([world.histories[user] for user in groups if groups[user] != group], world.embedder)
-        for group in set(groups.values())
-    }
-    return {user: trained[group] for user, group in groups.items()}

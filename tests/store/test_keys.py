@@ -13,6 +13,7 @@ from pwagents import code, store
 from pwagents.agents import methods, offline
 from pwagents.llm import make
 from pwagents.lm import train
+from pwagents.persona2web import runs
 from pwagents.puma import pairs, play
 from pwagents.users import rules
 
@@ -27,6 +28,7 @@ KEYS = {
     "train": train.CODE,
     "pairs": pairs.CODE,
     "puma": play.CODE,
+    "web": runs.CODE,
     "search": ("shop.search",),
     "sasrec": ("shop.sasrec", "portable"),
 }
@@ -57,6 +59,7 @@ def keys_after(monkeypatch):
         ("errors.py", "expected {}", "we expected {}"),  # an error message
         ("agents/offline.py", '"""Rule-based agents', '"""Agents by rules'),  # a docstring of what decides
         ("shop/search.py", "import ", "# A comment.\nimport "),
+        ("persona2web/views.py", "no history", "without a history"),
         ("notebook.py", "Preset smoke", "The preset smoke"),  # a title
     ],
 )
@@ -70,7 +73,8 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
         ("agents/chat.py", "You are the personal assistant", "You are an assistant", ["methods"]),  # a prompt
         ("agents/offline.py", "CONSIDERED = 10", "CONSIDERED = 9", PLAYED),
         ("users/rules.yaml", "manners:", "manners: # so\n  extra: [x]\n", ["methods"]),  # what the user says
-        ("llm/parts.yaml", ":", ": # so\n", ["methods", "llm", "pairs", "puma"]),  # how a reply is read
+        # How a reply is read.
+        ("llm/parts.yaml", ":", ": # so\n", ["methods", "llm", "pairs", "puma", "web"]),
         ("llm/openai_model.py", "FIRST_WAIT_S = 0.5", "FIRST_WAIT_S = 0.4", ["llm"]),
         ("llm/failures.yaml", "words:", "words: # so", ["llm"]),  # how a refusal is read
         ("llm/budget.csv", "0.15", "0.16", ["llm"]),  # what a reply costs
@@ -78,7 +82,7 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
             "shop/search.py",
             "np.float32(0.9)",
             "np.float32(0.8)",
-            [*PLAYED, "search"],
+            [*PLAYED, "web", "search"],
         ),
         (
             "shop/sasrec.py",
@@ -101,10 +105,12 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
         ),  # of episodes, scores are computed when they are read
         ("puma/prompts.py", "Name the tool", "Name a tool", ["pairs", "puma"]),  # rows hold their prompts
         ("lm/train.py", 'chance="fine-tuning"', 'chance="tuning"', ["train"]),
-        ("llm/replies.py", "Your answer", "The answer", []),  # writers' replies, which no episode holds
+        ("llm/replies.py", "Your answer", "The answer", ["web"]),  # no shop's episode holds such
         ("users/llm.py", "temperature", "Temperature", ["methods"]),
-        ("seeds.py", '"\\x1f"', '"\\x1e"', ["offline", "methods", "llm", "train", "pairs", "puma"]),
-        ("portable.py", '"1"', '"2"', ["offline", "methods", "train", "pairs", "puma", "sasrec"]),
+        ("persona2web/pages.yaml", ":", ": # so", ["web"]),  # words on pages
+        ("persona2web/templates/item.html", "<", "\n<", ["web"]),
+        ("seeds.py", '"\\x1f"', '"\\x1e"', ["offline", "methods", "llm", "train", "pairs", "puma", "web"]),
+        ("portable.py", '"1"', '"2"', ["offline", "methods", "train", "pairs", "puma", "web", "sasrec"]),
     ],
 )
 def test_what_decides_results_makes_them_again(keys_after, file, old, new, again):
@@ -119,21 +125,26 @@ def test_a_module_that_is_not_there_is_an_error():
 # They keep, show and check, and decide nothing; settings stand in keys by their values.
 MACHINERY = {"__init__", "code", "engine", "errors", "files", "progress", "settings", "store", "urls"}
 MACHINERY |= {"data.files"}  # it refuses files that are not what their names say
-MACHINERY |= {"lm.launch"}  # it starts processes
+MACHINERY |= {"lm.launch", "local_server"}  # they start processes and servers
+# They say who plays under which conditions, as the keys do.
+MACHINERY |= {"persona2web.study", "persona2web.meta_evaluation"}
 
 
 @pytest.mark.parametrize(
     "modules",
-    [*(each.CODE for each in (offline, methods, make, train, pairs, play)), (*rules.CODE, *offline.CODE)],
+    [
+        *(each.CODE for each in (offline, methods, make, train, pairs, play, runs)),
+        (*rules.CODE, *offline.CODE),
+    ],
 )
 def test_every_module_that_a_deciding_one_imports_is_in_the_key(modules):
     """Also one that gives constants alone, in which nothing runs."""
     graph = grimp.build_graph("pwagents", exclude_type_checking_imports=True)
     for name in graph.modules & {f"pwagents.{name}" for name in MACHINERY}:
         graph.remove_module(name)
-    imported = set().union(*(graph.find_upstream_modules(f"pwagents.{module}") for module in modules))
-    names = {module.removeprefix("pwagents.") for module in imported}
-    assert names <= {*modules}
+    names = graph.modules & {f"pwagents.{module}" for module in modules}  # folders of templates are none
+    imported = set().union(*map(graph.find_upstream_modules, names))
+    assert {module.removeprefix("pwagents.") for module in imported} <= {*modules}
 
 
 def executed(function, *arguments):
@@ -141,8 +152,9 @@ def executed(function, *arguments):
     seen = set()
 
     def note(frame, event, _):
-        if event == "call" and frame.f_code.co_filename.startswith(str(LIBRARY)):
-            path = Path(frame.f_code.co_filename).relative_to(LIBRARY).with_suffix("")
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(str(LIBRARY)) and file.endswith(".py"):  # others: templates
+            path = Path(file).relative_to(LIBRARY).with_suffix("")
             seen.add(".".join(path.parts).removesuffix(".__init__"))
 
     threading.setprofile(note), sys.setprofile(note)
@@ -156,10 +168,12 @@ def executed(function, *arguments):
 STORED = {
     "03_benchmark": {"03_single_turn.jsonl", "03_methods_multi_turn.jsonl", "sasrec"},
     "04_puma": {"04_puma.jsonl", "puma-function", "puma-sft", "puma-merged", "puma-samples", "puma-dpo"},
+    "09_persona2web": {"09_level_2.jsonl", "09_variants.jsonl", "09_scripts.jsonl"},
 }
 
 
-@pytest.mark.parametrize("notebook", STORED)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("notebook", [*[*STORED][:2], pytest.param([*STORED][2], marks=pytest.mark.slow)])
 def test_every_module_that_runs_while_a_result_is_decided_is_in_its_key(monkeypatch, tmp_path, notebook):
     """Run a notebook's cells, traced: episodes and what is made once."""
     missing, real_episodes, real_made = {}, store.episodes, store.made

@@ -32,6 +32,9 @@ PLOTS = {
     for name, function in vars(module).items()
     if name.startswith("plot_")
 }
+# Those of notebook 09 stand in its own room.
+_WEB = {"web_year": "plot_year", "levels": "plot_levels", "funnel": "plot_funnel", "dials": "plot_dials"}
+PLOTS |= {word: f"pwagents.persona2web.figures:{name}" for word, name in _WEB.items()}
 # What figures can be written as, and what matplotlib is not to write of itself.
 FORMATS = {
     "png": {"Software": None},
@@ -51,8 +54,8 @@ def save_figure(
     it.
 
     Args:
-        plot: a function ``plot_...`` of :mod:`pwagents.results.figures`; it gets the frame and ``options``,
-            which JSON must be able to store.
+        plot: one of the functions of :data:`PLOTS`; it gets the frame and ``options``, which JSON must be
+            able to store.
         data: the numbers, unrounded (6 significant digits in the CSV). Its index is dropped.
         stamp: what made the figure, such as preset, source and backbone: in small type below it.
 

@@ -32,6 +32,7 @@ from pwagents.settings.orion import (
     OrionSettings,
     ReinforcedNotebook,
     RewardSettings,
+    SensitivityNotebook,
     SftNotebook,
     Success,
     World,
@@ -56,3 +57,4 @@ from pwagents.settings.shared import (
     WorldSettings,
     deciding,
 )
+from pwagents.settings.web import HistorySettings, QuerySettings, WebNotebook

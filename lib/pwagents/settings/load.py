@@ -19,6 +19,7 @@ from pwagents.settings.group import PARAMS, Group, Players, plain, project_path
 from pwagents.settings.orion import AblationsNotebook, GrpoNotebook, SensitivityNotebook, SftNotebook
 from pwagents.settings.puma import PumaNotebook
 from pwagents.settings.shared import BenchmarkNotebook, NotebookSettings, ProfilesNotebook
+from pwagents.settings.web import WebNotebook
 
 COMPLETE = "laptop"  # the preset that every other one differs from
 INTERACTIVE = "outputs/interactive"  # where a notebook opened by hand leaves its results
@@ -33,6 +34,7 @@ NOTEBOOKS: dict[str, type[NotebookSettings]] = {
     "06_orion_grpo": GrpoNotebook,
     "07_ablations": AblationsNotebook,
     "08_sensitivity": SensitivityNotebook,
+    "09_persona2web": WebNotebook,
     "10_summary": NotebookSettings,
 }
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pwagents.settings import read_changes
-from pwagents_old import local_server
+from pwagents import local_server
 from pwagents_old.adapters.core import Answer, Session, TaskSet, load_tasks
 
 _RESET = {

@@ -1,0 +1,117 @@
+"""Queries at three levels of ambiguity, made of what users want.
+
+Level 0 names the website and every value; level 1 leaves out the website; level 2 the masked values, too, for
+which "my usual size" stands. Levels 1 and 2 say "on my preferred website", as in the paper; in the files that
+were released the website is merely dropped.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from pwagents.persona2web.domains import domains, facet_of, item_fits, value_text, values_pattern
+from pwagents.persona2web.history import NOW, History
+from pwagents.persona2web.people import Person
+from pwagents.persona2web.session import COMPARED
+from pwagents.persona2web.types import Domain, Goal, Level, Operation, Site, Value, WebTask
+from pwagents.seeds import rng
+from pwagents.settings import QuerySettings
+
+# Of the 100 texts that are known: what is to be done, and how many values are masked.
+OPERATIONS: dict[Operation, float] = {"search": 43, "booking": 23, "cart": 17, "lookup": 13, "compare": 4}
+MASKED = {1: 11, 2: 79, 3: 10}
+
+_ASKED: dict[Operation, str] = {
+    "search": "{where}find {an item}{wanted}.",
+    "cart": "{where}find {an item}{wanted} and add it to the cart.",
+    "booking": "{where}reserve {an item}{wanted}, but stop before payment.",
+    "lookup": "{where}look up the {fact} of {an item}{wanted}.",
+    "compare": "{where}find {an item}{wanted} and compare two that fit.",
+}
+_PREFERRED = "On my preferred website, "
+
+
+def make_tasks(
+    histories: Mapping[str, History], sites: Mapping[str, Site], settings: QuerySettings, seed: int
+) -> list[WebTask]:
+    """Tasks of each user, each in another of the user's sub-domains.
+
+    Raises:
+        ValueError: a user has fewer sub-domains than tasks.
+    """
+    tasks = []
+    for user_id, history in histories.items():
+        generator = rng(seed, "tasks", user_id)
+        names = history.person.domains
+        if len(names) < settings.tasks_per_user:
+            found = f"user {user_id} has {len(names)}"
+            raise ValueError(f"tasks_per_user is {settings.tasks_per_user}, but {found} sub-domains")
+        for i, place in enumerate(generator.permutation(len(names))[: settings.tasks_per_user]):
+            goal = _goal(history.person, domains()[names[place]], sites, generator)
+            tasks.append(
+                WebTask(
+                    task_id=f"{user_id}-{i + 1}",
+                    user_id=user_id,
+                    now=NOW,
+                    texts={level: query(goal, level) for level in (0, 1, 2)},
+                    goal=goal,
+                )
+            )
+    return tasks
+
+
+def query(goal: Goal, level: Level) -> str:
+    """The text of a goal at a level of ambiguity."""
+    domain = domains()[goal.domain]
+    stated = [_state(domain, name, value) for name, value in goal.stated.items()]
+    masked = [
+        facet_of(domain.name, name).usual if level == 2 else _state(domain, name, value)
+        for name, value in goal.masked.items()
+    ]
+    where = f"At {goal.host}, " if level == 0 else _PREFERRED
+    text = (
+        _ASKED[goal.operation]
+        .replace("{where}", where)
+        .replace("{an item}", f"{_article(domain.item)}{domain.item}")
+        .replace("{item}", domain.item)
+        .replace("{fact}", domain.fact)
+        .replace("{wanted}", "".join(f" {each}" for each in (*stated, *masked)))
+    )
+    return text[0].upper() + text[1:]
+
+
+def _goal(person: Person, domain: Domain, sites: Mapping[str, Site], generator: np.random.Generator) -> Goal:
+    """A goal that enough items of the preferred site meet; its text at level 2 names no masked value."""
+    host = str(person.wants[domain.name, "website"])
+    operation = _draw({name: OPERATIONS[name] for name in domain.operations}, generator)
+    names = [facet.name for facet in domain.facets]
+    needed = COMPARED if operation == "compare" else 1
+    while True:
+        chosen = [names[i] for i in generator.permutation(len(names))[: _draw(MASKED, generator) + 1]]
+        masked = {name: person.wants[domain.name, name] for name in chosen[1:]}
+        items = [item for item in sites[host].items if item.domain == domain.name]
+        fitting = [item for item in items if item_fits(item, masked)]
+        values = facet_of(domain.name, chosen[0]).values
+        able = [v for v in values if sum(item_fits(i, {chosen[0]: v}) for i in fitting) >= needed]
+        if not able:
+            continue
+        stated = {chosen[0]: able[generator.integers(len(able))]}
+        goal = Goal(domain=domain.name, host=host, operation=operation, stated=stated, masked=masked)
+        if not values_pattern(tuple(masked.values())).search(query(goal, 2)):
+            return goal
+
+
+def _draw(weights: Mapping, generator: np.random.Generator):
+    """A key, with a probability that goes by its weight."""
+    ends = np.cumsum(list(weights.values()))
+    return list(weights)[int(np.searchsorted(ends, generator.random() * ends[-1], side="right"))]
+
+
+def _state(domain: Domain, name: str, value: Value) -> str:
+    return facet_of(domain.name, name).stated.format(value_text(value))
+
+
+def _article(noun: str) -> str:
+    if noun in ("milk", "sneakers"):  # no singular with an article
+        return ""
+    return "an " if noun[0] in "aeiou" else "a "
