@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pwagents_old import local_server
+from pwagents import local_server
 
 
 @pytest.mark.timeout(60)

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from pwagents_old import local_server
+from pwagents import local_server
 from pwagents_old.persona2web.catalogue import make_sites
 from pwagents_old.persona2web.sites import PORTAL, LocalWeb
 from pwagents_old.persona2web.visits import Reply

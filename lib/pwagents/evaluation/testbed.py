@@ -1,0 +1,117 @@
+"""Load what agents are evaluated on, leak-free: a world, its shop, tasks and simulated user."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from pwagents import engine, portable
+from pwagents.agents.offline import FunctionClassifier
+from pwagents.data import load_benchmark
+from pwagents.data.splits import sample_tasks
+from pwagents.embedding import Embedder
+from pwagents.errors import SettingsError
+from pwagents.llm.make import Models
+from pwagents.llm.prompts import OfficialPrompts, official_prompts
+from pwagents.results.references import score_references
+from pwagents.schema import Split, Task, check_choice
+from pwagents.settings import BenchmarkNotebook, load_settings
+from pwagents.shop.environment import Environment, Shop, Track, UserSimulator
+from pwagents.users.llm import make_user
+
+
+class World(NamedTuple):
+    """A shop, the tasks that are played there, and what is made from them."""
+
+    shop: Shop
+    tasks: Sequence[Task]
+    prompts: OfficialPrompts  # the published ones if settings name a clone, else ours
+    references: Callable[[], pd.DataFrame]  # of the tasks, computed once
+    identify: Callable[[], FunctionClassifier]  # trained once
+
+
+_kept: dict[tuple, World] = {}  # the latest one, for the next agent that this process evaluates
+
+
+@dataclass(frozen=True)
+class Testbed:
+    """Where agents are evaluated, leak-free: shop, tasks and simulated user of notebook 03's settings.
+
+    Attributes:
+        world: the shop, the tasks, and what is made from them.
+        models: the language models of all roles.
+        user: answers in the multi-turn track; None: nobody.
+        facts: what decides an episode besides agent and code, for its key.
+    """
+
+    settings: BenchmarkNotebook
+    track: Track
+    split: Split
+    world: World
+    models: Models
+    user: UserSimulator | None
+    facts: Mapping[str, Any]
+
+    def begin(self, task: Task) -> Environment:
+        """Begin an episode: the agent knows what lies before the user's first task of the split."""
+        # The recommender is that of test tasks in either split.
+        history = self.world.shop.benchmark.history(task, self.split)
+        return Environment(self.world.shop, task, self.track, user=self.user, history=history)
+
+
+def open_testbed(
+    preset: str,
+    track: Track,
+    tasks: int | None,
+    output_dir: str | Path,
+    changes: Mapping[str, Any],
+    split: Split = "test",
+) -> Testbed:
+    """Load what agents are evaluated on; for arguments and errors see :func:`pwagents.evaluate`."""
+    check_choice("track", track, Track)
+    check_choice("split", split, Split)
+    given = {"preset": preset, "stored_runs_only": False}
+    given["output_dir"] = str(output_dir) or f"outputs/evaluate/{preset}"
+    settings = load_settings("03_benchmark", {**changes, **given})
+    wanted = settings.play.method_tasks if tasks is None else tasks
+    if not isinstance(wanted, int) or wanted < 0:
+        raise SettingsError(f"tasks: found {tasks!r}; expected a number, 0 for all")
+    if not settings.portable:
+        portable.switch_off()
+    engine.use(settings.engine)
+    world, seed, players = _open_world(settings, wanted, split), settings.seed, settings.players
+    models = Models(players, settings.output_dir / "runs" / "replies.sqlite")  # one budget for both roles
+    user = None
+    if track == "multi_turn":
+        user = make_user(players.user, models, world.shop.benchmark, seed, world.prompts.texts)
+    facts = {"data": world.shop.benchmark.content_hash, "shop": settings.shop.model_dump(), "seed": seed}
+    facts |= {"track": track, "prompts": world.prompts.origin}
+    facts |= models.facts("user") | world.shop.facts("leak_free")
+    return Testbed(settings, track, split, world, models, user, facts)
+
+
+def _open_world(settings: BenchmarkNotebook, wanted: int, split: Split) -> World:
+    """Make or load a world with its search and recommender; the latest synthetic one is kept in memory."""
+    data, shop_settings, seed = settings.data, settings.shop, settings.seed
+    key = (data, shop_settings, seed, settings.play.official_repo, wanted, split, portable.is_on())
+    cache_dir = settings.output_dir / "cache"
+    if key not in _kept:
+        benchmark, _ = load_benchmark(data, seed)
+        shop = Shop.open(benchmark, shop_settings, seed, cache_dir, data)
+        # Train tasks of users who have test tasks, too: a shop is that of a user's first test task.
+        users = {task.user_id for task in benchmark.tasks["test"]}
+        tasks = [task for task in benchmark.tasks[split] if task.user_id in users]
+        tasks = sample_tasks(tasks, wanted, seed)
+        references = cache(partial(score_references, shop, tasks, seed))
+        identify = cache(partial(FunctionClassifier, benchmark.tasks["train"]))
+        world = World(shop, tasks, official_prompts(settings.play.official_repo), references, identify)
+        if data.source != "synthetic":  # the files of other sources may change
+            return world
+        _kept.clear()
+        _kept[key] = world
+    world = _kept[key]
+    # Embeddings are stored in a folder that may be another one, or gone.
+    return world._replace(shop=replace(world.shop, embedder=Embedder(cache_dir)))
