@@ -11,9 +11,9 @@ import pytest
 import requests
 from mcp.client.client import Client
 
-from pwagents_old import local_server
-from pwagents_old.adapters import mcp_server
-from pwagents_old.adapters.mcp_server import Sessions, make_app
+from pwagents import local_server
+from pwagents.adapters import mcp_server
+from pwagents.adapters.mcp_server import Sessions, make_app
 
 from .conftest import greedy
 
@@ -116,7 +116,7 @@ def test_only_this_machine_is_served_and_a_body_that_is_no_request_harms_nobody(
 def test_a_process_serves_a_preset_to_whoever_comes(tmp_path):
     changes = "data: {n_users: 12, n_products: 300}, shop: {rec_dates: 1, recommender: {epochs: 1}}"
     options = f"{{{changes}, tasks: 5, output_dir: {tmp_path}}}"
-    command = [sys.executable, "-m", "pwagents_old.adapters.mcp_server", "--port", "0", "-y", options]
+    command = [sys.executable, "-m", "pwagents.adapters.mcp_server", "--port", "0", "-y", options]
 
     async def act(client):
         session = (await ask(client, "reset", task="task-4"))["session"]

@@ -11,6 +11,7 @@ import pytest
 import pwagents
 from pwagents import code, store
 from pwagents.agents import methods, offline
+from pwagents.evaluation import own_agent
 from pwagents.llm import make
 from pwagents.lm import train
 from pwagents.puma import pairs, play
@@ -19,7 +20,7 @@ from pwagents.users import rules
 from ..notebook.notebooks import QUICK, cells_of
 
 LIBRARY = Path(pwagents.__file__).parent
-PLAYED = ["offline", "methods", "pairs", "puma"]  # what is played in the shop
+PLAYED = ["offline", "methods", "pairs", "puma", "own"]  # what is played in the shop
 KEYS = {
     "offline": offline.CODE,
     "methods": methods.CODE,
@@ -27,6 +28,7 @@ KEYS = {
     "train": train.CODE,
     "pairs": pairs.CODE,
     "puma": play.CODE,
+    "own": own_agent.CODE,
     "search": ("shop.search",),
     "sasrec": ("shop.sasrec", "portable"),
 }
@@ -68,9 +70,14 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
     ("file", "old", "new", "again"),
     [
         ("agents/chat.py", "You are the personal assistant", "You are an assistant", ["methods"]),  # a prompt
-        ("agents/offline.py", "CONSIDERED = 10", "CONSIDERED = 9", PLAYED),
-        ("users/rules.yaml", "manners:", "manners: # so\n  extra: [x]\n", ["methods"]),  # what the user says
-        ("llm/parts.yaml", ":", ": # so\n", ["methods", "llm", "pairs", "puma"]),  # how a reply is read
+        ("agents/offline.py", "CONSIDERED = 10", "CONSIDERED = 9", PLAYED[:-1]),
+        (
+            "users/rules.yaml",
+            "manners:",
+            "manners: # so\n  extra: [x]\n",
+            ["methods", "own"],
+        ),  # the user's words
+        ("llm/parts.yaml", ":", ": # so\n", ["methods", "llm", "pairs", "puma", "own"]),  # a reply's parts
         ("llm/openai_model.py", "FIRST_WAIT_S = 0.5", "FIRST_WAIT_S = 0.4", ["llm"]),
         ("llm/failures.yaml", "words:", "words: # so", ["llm"]),  # how a refusal is read
         ("llm/budget.csv", "0.15", "0.16", ["llm"]),  # what a reply costs
@@ -102,9 +109,9 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
         ("puma/prompts.py", "Name the tool", "Name a tool", ["pairs", "puma"]),  # rows hold their prompts
         ("lm/train.py", 'chance="fine-tuning"', 'chance="tuning"', ["train"]),
         ("llm/replies.py", "Your answer", "The answer", []),  # writers' replies, which no episode holds
-        ("users/llm.py", "temperature", "Temperature", ["methods"]),
-        ("seeds.py", '"\\x1f"', '"\\x1e"', ["offline", "methods", "llm", "train", "pairs", "puma"]),
-        ("portable.py", '"1"', '"2"', ["offline", "methods", "train", "pairs", "puma", "sasrec"]),
+        ("users/llm.py", "temperature", "Temperature", ["methods", "own"]),
+        ("seeds.py", '"\\x1f"', '"\\x1e"', ["offline", "methods", "llm", "train", "pairs", "puma", "own"]),
+        ("portable.py", '"1"', '"2"', ["offline", "methods", "train", "pairs", "puma", "own", "sasrec"]),
     ],
 )
 def test_what_decides_results_makes_them_again(keys_after, file, old, new, again):
@@ -124,7 +131,10 @@ MACHINERY |= {"lm.launch"}  # it starts processes
 
 @pytest.mark.parametrize(
     "modules",
-    [*(each.CODE for each in (offline, methods, make, train, pairs, play)), (*rules.CODE, *offline.CODE)],
+    [
+        *(each.CODE for each in (offline, methods, make, train, pairs, play, own_agent)),
+        (*rules.CODE, *offline.CODE),
+    ],
 )
 def test_every_module_that_a_deciding_one_imports_is_in_the_key(modules):
     """Also one that gives constants alone, in which nothing runs."""

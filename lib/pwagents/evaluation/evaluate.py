@@ -23,7 +23,6 @@ from pwagents.agents.chat import Setup
 from pwagents.agents.methods import METHODS
 from pwagents.agents.offline import OfflinePolicy
 from pwagents.agents.play import make_player
-from pwagents.embedding import Embedder
 from pwagents.errors import SettingsError
 from pwagents.evaluation import own_agent
 from pwagents.evaluation.testbed import Testbed, open_testbed
@@ -121,11 +120,8 @@ def evaluate(
     is_offline = model == "offline"
     policy = OfflinePolicy(world.identify()) if is_offline else bed.models(model)
     policy_name = "offline policy" if is_offline else policy.name
-    # Published agents compare whole records, as long as MiniLM reads.
-    cut = Embedder(settings.output_dir / "cache", settings.shop.max_tokens, batch_size=64)
-    embedder = world.shop.embedder if world.prompts.texts else cut
     fixed = {"prompts": world.prompts.texts, "seed": settings.seed}
-    setup = Setup(policy, world.shop.benchmark.products, track, embedder, **fixed)
+    setup = Setup(policy, world.shop.benchmark.products, track, world.embedder, **fixed)
     solve, memory = make_player(method, setup, world.shop, user=bed.user)
     facts = bed.facts | {"code": methods.CODE}
     options = {"method": method, "model": policy_name, "memory": memory, "workers": workers}

@@ -1,7 +1,7 @@
 """Load what agents are evaluated on, leak-free: a world, its shop, tasks and simulated user."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +26,11 @@ from pwagents.users.llm import make_user
 class World(NamedTuple):
     """A shop, the tasks that are played there, and what is made from them."""
 
+    folder: Path  # of its embeddings, its index and its recommender
     shop: Shop
     tasks: Sequence[Task]
     prompts: OfficialPrompts  # the published ones if settings name a clone, else ours
+    embedder: Embedder  # of what a memory compares
     references: Callable[[], pd.DataFrame]  # of the tasks, computed once
     identify: Callable[[], FunctionClassifier]  # trained once
 
@@ -44,22 +46,17 @@ class Testbed:
         world: the shop, the tasks, and what is made from them.
         models: the language models of all roles.
         user: answers in the multi-turn track; None: nobody.
+        begin: task -> an environment in which it has begun.
         facts: what decides an episode besides agent and code, for its key.
     """
 
     settings: BenchmarkNotebook
     track: Track
-    split: Split
     world: World
     models: Models
     user: UserSimulator | None
+    begin: Callable[[Task], Environment]
     facts: Mapping[str, Any]
-
-    def begin(self, task: Task) -> Environment:
-        """Begin an episode: the agent knows what lies before the user's first task of the split."""
-        # The recommender is that of test tasks in either split.
-        history = self.world.shop.benchmark.history(task, self.split)
-        return Environment(self.world.shop, task, self.track, user=self.user, history=history)
 
 
 def open_testbed(
@@ -83,35 +80,43 @@ def open_testbed(
         portable.switch_off()
     engine.use(settings.engine)
     world, seed, players = _open_world(settings, wanted, split), settings.seed, settings.players
-    models = Models(players, settings.output_dir / "runs" / "replies.sqlite")  # one budget for both roles
+    shop, models = world.shop, Models(players, settings.output_dir / "runs" / "replies.sqlite")
     user = None
     if track == "multi_turn":
-        user = make_user(players.user, models, world.shop.benchmark, seed, world.prompts.texts)
-    facts = {"data": world.shop.benchmark.content_hash, "shop": settings.shop.model_dump(), "seed": seed}
+        user = make_user(players.user, models, shop.benchmark, seed, world.prompts.texts)
+
+    def begin(task: Task) -> Environment:
+        # The agent knows what lies before the user's first task of the split. The recommender is that of test
+        # tasks in either split.
+        history = shop.benchmark.history(task, split)
+        return Environment(shop, task, track, user=user, history=history)
+
+    facts = {"data": shop.benchmark.content_hash, "shop": settings.shop.model_dump(), "seed": seed}
     facts |= {"track": track, "prompts": world.prompts.origin}
-    facts |= models.facts("user") | world.shop.facts("leak_free")
-    return Testbed(settings, track, split, world, models, user, facts)
+    facts |= models.facts("user") | shop.facts("leak_free")
+    return Testbed(settings, track, world, models, user, begin, facts)
 
 
 def _open_world(settings: BenchmarkNotebook, wanted: int, split: Split) -> World:
     """Make or load a world with its search and recommender; the latest synthetic one is kept in memory."""
     data, shop_settings, seed = settings.data, settings.shop, settings.seed
     key = (data, shop_settings, seed, settings.play.official_repo, wanted, split, portable.is_on())
-    cache_dir = settings.output_dir / "cache"
-    if key not in _kept:
-        benchmark, _ = load_benchmark(data, seed)
-        shop = Shop.open(benchmark, shop_settings, seed, cache_dir, data)
-        # Train tasks of users who have test tasks, too: a shop is that of a user's first test task.
-        users = {task.user_id for task in benchmark.tasks["test"]}
-        tasks = [task for task in benchmark.tasks[split] if task.user_id in users]
-        tasks = sample_tasks(tasks, wanted, seed)
-        references = cache(partial(score_references, shop, tasks, seed))
-        identify = cache(partial(FunctionClassifier, benchmark.tasks["train"]))
-        world = World(shop, tasks, official_prompts(settings.play.official_repo), references, identify)
-        if data.source != "synthetic":  # the files of other sources may change
-            return world
+    if key in _kept and _kept[key].folder.is_dir():
+        return _kept[key]
+    benchmark, _ = load_benchmark(data, seed)
+    folder, official_repo = settings.output_dir / "cache", settings.play.official_repo
+    shop = Shop.open(benchmark, shop_settings, seed, folder, data)
+    # Train tasks of users who have test tasks, too: a shop is that of a user's first test task.
+    users = {task.user_id for task in benchmark.tasks["test"]}
+    tasks = [task for task in benchmark.tasks[split] if task.user_id in users]
+    tasks = sample_tasks(tasks, wanted, seed)
+    # Published agents compare whole records, as long as MiniLM reads.
+    prompts, cut = official_prompts(official_repo), Embedder(folder, shop_settings.max_tokens, batch_size=64)
+    embedder = shop.embedder if prompts.texts else cut
+    references = cache(partial(score_references, shop, tasks, seed))
+    identify = cache(partial(FunctionClassifier, benchmark.tasks["train"]))
+    world = World(folder, shop, tasks, prompts, embedder, references, identify)
+    if data.source == "synthetic":  # the files of other sources may change
         _kept.clear()
         _kept[key] = world
-    world = _kept[key]
-    # Embeddings are stored in a folder that may be another one, or gone.
-    return world._replace(shop=replace(world.shop, embedder=Embedder(cache_dir)))
+    return world
