@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from pwagents import local_server
 from pwagents.adapters import mcp_server
 from pwagents.adapters.mcp_server import Sessions, make_app
 
+from ..notebook.notebooks import ROOT
 from .conftest import greedy
 
 
@@ -88,6 +90,18 @@ def test_sessions_know_nothing_of_each_other_and_a_silent_one_ends(sessions, tas
     with pytest.raises(ValueError, match="session: not open"):
         sessions.reward(first)
     assert sessions.reward(many[-1])["reward"] == 0
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="needs Node.js, for an agent in JavaScript")
+def test_the_guides_agent_in_javascript_plays_all_tasks(url, task_set):
+    (code,) = re.findall(r"```js\n(.*?)```", (ROOT / "GUIDE.md").read_text("utf-8"), re.DOTALL)
+    code = code.replace("http://127.0.0.1:8010", url)
+    done = subprocess.run(
+        ["node", "--input-type=module", "-e", code], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert len(lines) == len(task_set) and max(float(reward) for _, reward in lines) > 0
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
             "manners:",
             "manners: # so\n  extra: [x]\n",
             ["methods", "own"],
-        ),  # the user's words
+        ),  # words
         ("llm/parts.yaml", ":", ": # so\n", ["methods", "llm", "pairs", "puma", "own"]),  # a reply's parts
         ("llm/openai_model.py", "FIRST_WAIT_S = 0.5", "FIRST_WAIT_S = 0.4", ["llm"]),
         ("llm/failures.yaml", "words:", "words: # so", ["llm"]),  # how a refusal is read
