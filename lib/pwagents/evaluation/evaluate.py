@@ -39,10 +39,10 @@ from pwagents.shop.score import GRADER, grade
 from pwagents.store import Episode, episodes
 
 # Metrics as the tables of each track call them.
-SINGLE_TURN = {"function_accuracy": "function", "result_official": "result"}
-MULTI_TURN = SINGLE_TURN | {"result_official": "official", "result_final": "final", "steps": "steps"}
+_SINGLE_TURN = {"function_accuracy": "function", "result_official": "result"}
+_MULTI_TURN = _SINGLE_TURN | {"result_official": "official", "result_final": "final", "steps": "steps"}
 # What a task costs, and the format of each column.
-COSTS = {
+_COSTS = {
     "calls": ".2f",
     "prompt tokens": ",.0f",
     "reply tokens": ",.0f",
@@ -112,7 +112,7 @@ def evaluate(
         name, version = name or own_agent.name_of(agent), str(version)
         options = {"name": name, "version": version, "workers": workers}
         products = world.shop.benchmark.products
-        records, n = own_agent.play(agent, world.tasks, bed.begin, products, file, bed.facts, **options)
+        records, n = own_agent.play_agent(agent, world.tasks, bed.begin, products, file, bed.facts, **options)
         anew = "All were played anew; give the agent a version to use stored ones."
         counted = f"Of version {version}, {n:,} of {len(records):,} episodes were stored."
         return _report(bed, name, records, counted if version else anew)
@@ -192,10 +192,10 @@ def _report(bed: Testbed, name: str, records: Sequence[Episode], stored: str = "
     """
     settings, track, tasks = bed.settings, bed.track, bed.world.tasks
     results = with_references(records_frame(records).assign(method=name), bed.world.references())
-    means, cells = by_task(results, MULTI_TURN if track == "multi_turn" else SINGLE_TURN)
+    means, cells = by_task(results, _MULTI_TURN if track == "multi_turn" else _SINGLE_TURN)
     for column, value in _mean_costs(records).items():
         means[COST, column] = pd.Series({name: value})
-        cells[COST, column] = pd.Series({name: format(value, COSTS[column])})
+        cells[COST, column] = pd.Series({name: format(value, _COSTS[column])})
 
     notes = [
         f"{len(tasks):,} test tasks, {settings.data.label}, preset {settings.preset}, seed {settings.seed}, "
@@ -240,7 +240,7 @@ def _problems(records: Sequence[Episode]) -> list[str]:
 
 
 def _mean_costs(records: Sequence[Episode]) -> dict[str, float]:
-    """Return what a task costs, by the columns of :data:`COSTS`; nothing if no language model was asked.
+    """Return what a task costs, by the columns of :data:`_COSTS`; nothing if no language model was asked.
 
     Replies that came from the store count as what they cost when they were made.
     """
@@ -250,7 +250,7 @@ def _mean_costs(records: Sequence[Episode]) -> dict[str, float]:
         tokens = agent.calls, agent.prompt_tokens, agent.completion_tokens
         spent.append((*tokens, agent.usd, agent.parted, user.tokens, user.usd))
     means = np.mean(spent, axis=0) if spent else np.zeros(0)
-    return dict(zip(COSTS, means, strict=True)) if means.any() else {}
+    return dict(zip(_COSTS, means, strict=True)) if means.any() else {}
 
 
 def _write_page(evaluation: Evaluation) -> None:

@@ -109,7 +109,7 @@ class _Player:
             return environment.trajectory.model_copy(update=ended), *(memory or [None]), error
 
 
-def play(
+def play_agent(
     agent: Any,
     tasks: Sequence[Task],
     begin: Callable[[Task], Environment],

@@ -23,7 +23,7 @@ from pwagents.shop.environment import Environment, Shop, Track, UserSimulator
 from pwagents.users.llm import make_user
 
 
-class World(NamedTuple):
+class ShopWorld(NamedTuple):
     """A shop, the tasks that are played there, and what is made from them."""
 
     folder: Path  # of its embeddings, its index and its recommender
@@ -35,7 +35,7 @@ class World(NamedTuple):
     identify: Callable[[], FunctionClassifier]  # trained once
 
 
-_kept: dict[tuple, World] = {}  # the latest one, for the next agent that this process evaluates
+_kept: dict[tuple, ShopWorld] = {}  # the latest one, for the next agent that this process evaluates
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Testbed:
 
     settings: BenchmarkNotebook
     track: Track
-    world: World
+    world: ShopWorld
     models: Models
     user: UserSimulator | None
     begin: Callable[[Task], Environment]
@@ -97,7 +97,7 @@ def open_testbed(
     return Testbed(settings, track, world, models, user, begin, facts)
 
 
-def _open_world(settings: BenchmarkNotebook, wanted: int, split: Split) -> World:
+def _open_world(settings: BenchmarkNotebook, wanted: int, split: Split) -> ShopWorld:
     """Make or load a world with its search and recommender; the latest synthetic one is kept in memory."""
     data, shop_settings, seed = settings.data, settings.shop, settings.seed
     key = (data, shop_settings, seed, settings.play.official_repo, wanted, split, portable.is_on())
@@ -115,7 +115,7 @@ def _open_world(settings: BenchmarkNotebook, wanted: int, split: Split) -> World
     embedder = shop.embedder if prompts.texts else cut
     references = cache(partial(score_references, shop, tasks, seed))
     identify = cache(partial(FunctionClassifier, benchmark.tasks["train"]))
-    world = World(folder, shop, tasks, prompts, embedder, references, identify)
+    world = ShopWorld(folder, shop, tasks, prompts, embedder, references, identify)
     if data.source == "synthetic":  # the files of other sources may change
         _kept.clear()
         _kept[key] = world
