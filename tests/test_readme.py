@@ -1,9 +1,15 @@
-"""The words of README and GUIDE: their examples run, their papermill commands set what exists."""
+"""The words of README and GUIDE: their examples run, their commands and names are there."""
 
+import dataclasses
+import importlib
+import inspect
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,16 +17,17 @@ import yaml
 
 from pwagents import __main__ as shell
 from pwagents.data.synthetic import make_world
-from pwagents.preflight import kind_of
 from pwagents.report.reference import read_episodes
-from pwagents.schema import Trajectory
-from pwagents.settings import load_settings
+from pwagents.schema import Product, Task, Trajectory
+from pwagents.settings import NOTEBOOKS, load_settings, settings_values
+from pwagents.shop.environment import DETAILS_FUNCTION, FUNCTIONS, BeliefState
 from pwagents.shop.score import grade
 
 from .notebook.notebooks import ROOT, parameters_of
 
 README = (ROOT / "README.md").read_text("utf-8")
-TEXTS = README + (ROOT / "GUIDE.md").read_text("utf-8")
+GUIDE = (ROOT / "GUIDE.md").read_text("utf-8")
+TEXTS = README + GUIDE
 SHELL = "\n".join(re.findall(r"```bash\n(.*?)```", TEXTS, re.DOTALL)).replace("\\\n", " ")
 COMMANDS = [line.strip() for line in SHELL.splitlines() if "bin/papermill notebooks/" in line]
 EVALUATIONS = [line for line in SHELL.splitlines() if "-m pwagents evaluate" in line]
@@ -33,10 +40,18 @@ def test_an_example_runs(code, tmp_path):
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+    if "my_data" in code:  # its tables can be read again, as the next paragraph says
+        from datasets import load_dataset
+
+        tables = {"tasks_test": Task, "products": lambda **p: Product(**p | {"details": dict(p["details"])})}
+        for name, make in tables.items():
+            files = {"data_files": str(tmp_path / f"my_data/{name}.parquet"), "cache_dir": str(tmp_path)}
+            rows = load_dataset("parquet", split="train", **files)
+            assert len([make(**row) for row in rows]) == len(rows) > 0
 
 
 def test_the_example_of_an_agent_runs_as_a_script_and_from_the_shell(tmp_path, monkeypatch, capsys):
-    """Both leave the same table, of the same stored episodes."""
+    """Both leave the same table."""
     (code,) = (code for code in PYTHON if code in README)
     (command,) = EVALUATIONS
     kept = str(tmp_path / "out")
@@ -50,14 +65,62 @@ def test_the_example_of_an_agent_runs_as_a_script_and_from_the_shell(tmp_path, m
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "argv", ["pwagents", *arguments, "--output-dir", kept])
     assert shell.main() == 0
-    told = [
-        text.rpartition(" finished in ")[2].partition("\n")[2]
-        for text in (done.stdout, capsys.readouterr().out)
-    ]
-    assert told[0].replace(" 0 of 20 episodes", " 20 of 20 episodes") == told[1]
-    assert "Reference: oracle" in told[0] and "LastBrand" in told[0]
-    assert len((tmp_path / "out/runs/evaluate.jsonl").read_text().splitlines()) == 20
+    tables = [out.partition("search\n")[2] for out in (done.stdout, capsys.readouterr().out)]
+    assert tables[0] == tables[1] and "Reference: oracle" in tables[0] and "LastBrand" in tables[0]
+    assert len((tmp_path / "out/runs/evaluate.jsonl").read_text().splitlines()) == 2 * 20
     assert (tmp_path / "out/episodes/LastBrand_multi_turn_synthetic_smoke_20.html").exists()
+
+
+def test_the_guide_lists_what_an_agent_knows_and_what_it_calls():
+    rows = re.findall(
+        r"^\| `(.*?)`(?:, `(.*?)`)? \| (?:`(\w+)`|none)?", GUIDE.split("## Your agent")[1], re.M
+    )
+    fields = {name for row in rows if not row[2] for name in row[:2]} - {""}
+    assert {each.name for each in dataclasses.fields(BeliefState)} | {"user_texts"} <= fields
+    functions = {name: inspect.signature(each.raw_function).parameters for name, each in FUNCTIONS.items()}
+    called = {name: " ".join(list(given)[1:]) for name, given in functions.items()}
+    assert called.pop(DETAILS_FUNCTION) == "product_asin"  # which one method alone is offered
+    assert called.items() <= {name: argument for name, _, argument in rows}.items()
+
+
+# "`name(...)` of `pwagents.module`" and "`pwagents.module.name`"
+_OF = re.findall(r"`([A-Za-z_]\w*)[^`]*`\s+(?:of|in)\s+`(pwagents[\w.]+)`", GUIDE)
+_DOTTED = re.findall(r"`(pwagents(?:_old)?(?:\.\w+)+)", GUIDE)
+
+
+@pytest.mark.parametrize("name", sorted({*_DOTTED, *(f"{module}.{name}" for name, module in _OF)}))
+def test_a_name_of_the_library_in_the_guide_is_there(name):
+    module, _, last = name.rpartition(".")
+    place = find_spec(module)
+    if place.submodule_search_locations and not last[0].isupper() and find_spec(name):
+        return
+    is_written = re.search(rf"^(class|def) {last}\b", Path(place.origin).read_text("utf-8"), re.MULTILINE)
+    assert is_written or hasattr(importlib.import_module(module), last)  # some modules need an extra
+
+
+def test_a_command_in_the_guide_names_a_target_or_a_file_that_is_there():
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M)
+    named = re.findall(r"^make ([\w-]+)", SHELL, re.M) + re.findall(r"`make ([\w-]+)", TEXTS)
+    assert named and {*named} <= {*targets}
+    files = re.findall(r"(?:bin/python |`)((?:benchmarks|lib)/[\w/.-]+)", TEXTS)
+    assert files and [file for file in files if not (ROOT / file).exists()] == []
+
+
+def test_stored_replies_are_copied_into_one_file(tmp_path):
+    (command,) = re.findall(r'bin/python -c "(.*VACUUM.*)"$', SHELL, re.M)
+    (tmp_path / "outputs/qwen/runs").mkdir(parents=True)
+    with sqlite3.connect(tmp_path / "outputs/qwen/runs/replies.sqlite") as replies:
+        replies.execute("CREATE TABLE reply (text)")
+    code = command.replace('\\"', '"')  # as the shell reads it
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    assert sqlite3.connect(tmp_path / "replies.sqlite").execute("SELECT * FROM reply").fetchall() == []
+
+
+@pytest.mark.parametrize("changes", re.findall(r"`-y '(.*?)'`", GUIDE))
+def test_a_change_of_settings_in_the_text_is_one_of_a_notebook(changes):
+    given = yaml.safe_load(changes)
+    notebooks = [name for name, kind in NOTEBOOKS.items() if given.keys() <= kind.model_fields.keys()]
+    assert notebooks and [load_settings(name, parameters_of(name) | given) for name in notebooks[-1:]]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -20,7 +20,7 @@ USERS = sorted([*(ROOT / "notebooks").glob("[0-9]*.ipynb"), *(ROOT / "benchmarks
 HEAVY = ("torch", "transformers", "jnius", "vllm")
 # Modules whose sole subject is torch, and those that need an extra.
 ASIDE = {"pwagents.shop.sasrec"}
-ASIDE |= {f"pwagents_old.adapters.{name}" for name in ("gymnasium_env", "inspect_task")}
+ASIDE |= {f"pwagents.adapters.{name}" for name in ("gymnasium_env", "inspect_task")}
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

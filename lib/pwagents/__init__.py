@@ -18,7 +18,7 @@ code.remember(Path(__file__).parent)
 _PUBLIC = {
     "Action": "pwagents.schema",
     "BeliefState": "pwagents.shop.environment",
-    "evaluate": "pwagents_old.benchmark.evaluate",
+    "evaluate": "pwagents.evaluation.evaluate",
 }
 __all__ = sorted(_PUBLIC)
 

@@ -7,7 +7,6 @@ import argparse
 import importlib.util
 import re
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +31,18 @@ def main() -> int:
     add("--tasks", type=int, help="how many, drawn at random; 0: all; default: the preset's")
     add("--output-dir", default="", help="default: outputs/evaluate/PRESET")
     add("--name", default="", help="what tables call the agent; default: its own name")
-    add("--version", default="", help="of the agent, in place of what its code says")
+    add(
+        "--version",
+        default="",
+        help="of your own agent: stored episodes of this name and version are used; without one, all are "
+        "played anew. Models are known by their names or contents",
+    )
     add("--method", default="Last memory", help="how a chat model is prompted")
     add("-y", "--changes", default="{}", metavar="YAML", help="of the preset: '{players: {workers: 8}}'")
     given = vars(parser.parse_args())
     try:
+        from pwagents.evaluation.evaluate import evaluate
         from pwagents.settings import read_changes
-        from pwagents_old.benchmark.evaluate import evaluate
 
         agent, changes = load_agent(given.pop("agent")), read_changes(given.pop("changes"))
         if twice := sorted(given.keys() & changes.keys()):
@@ -49,12 +53,14 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     except (ValueError, RuntimeError, OSError) as error:  # all that evaluate() names
-        print(f"{type(error).__name__}: {error}{_place(error.__cause__)}", file=sys.stderr)
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
 
 
 def load_agent(text: str) -> Any:
     """Load what ``FILE.py:NAME`` names, or raise a SettingsError; any other text stays as it is."""
+    from pwagents.evaluation.own_agent import place_of
+
     match = re.fullmatch(r"(.+\.py):([A-Za-z_]\w*)", text)
     if not match:
         return text
@@ -67,22 +73,11 @@ def load_agent(text: str) -> Any:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise SettingsError(f"agent {text}: {type(error).__name__}: {error}{_place(error)}") from None
+        raise SettingsError(f"agent {text}: {type(error).__name__}: {error}{place_of(error)}") from None
     if not hasattr(module, name):
         own = [each for each, value in vars(module).items() if getattr(value, "__module__", "") == file.stem]
         raise SettingsError(f"agent {text}: found no {name!r} in {file}, but {', '.join(own) or 'nothing'}")
     return getattr(module, name)
-
-
-def _place(error: BaseException | None) -> str:
-    """Where the reader's code raised, as " (FILE, line N)"; empty where it did not."""
-    from pwagents_old.benchmark.agent_key import is_own_file
-
-    while error and error.__cause__:
-        error = error.__cause__
-    frames = traceback.extract_tb(error.__traceback__) if error else []
-    own = [frame for frame in frames if is_own_file(frame.filename)]
-    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from pwagents.adapters import TaskSet
 from pwagents.agents.chat import Setup
 from pwagents.agents.methods import METHODS
 from pwagents.schema import Action
@@ -11,7 +12,6 @@ from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.score import grade
 from pwagents.shop.search import build_search_engine
 from pwagents.users.rules import RuleUser
-from pwagents_old.adapters.core import TaskSet
 
 from ..shop.conftest import WordOverlap
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from pwagents.adapters import ENDED, Session, load_tasks
 from pwagents.shop.environment import MAX_STEPS
 from pwagents.shop.sasrec import RecommendersByTime
-from pwagents_old.adapters.core import ENDED, Session, load_tasks
 
 from .conftest import play_greedily
 

@@ -15,9 +15,9 @@ import pytest
 from transformers.utils import get_json_schema
 
 from pwagents import local_server
+from pwagents.adapters import mcp_server
+from pwagents.adapters.trl_environment import environment_factory, prompt_rows
 from pwagents.shop.environment import MAX_STEPS
-from pwagents_old.adapters import mcp_server
-from pwagents_old.adapters.trl_environment import environment_factory, prompt_rows
 
 from ..llm.server import Answer, completion
 from ..paper_standins import make_tokenizer, save_qwen
@@ -29,7 +29,7 @@ from .conftest import greedy, play_greedily
 @pytest.fixture
 def gymnasium_env(task_set):
     pytest.importorskip("gymnasium", reason="an extra: pip install -e .[gymnasium]")
-    return import_module("pwagents_old.adapters.gymnasium_env").ShopEnv(task_set)
+    return import_module("pwagents.adapters.gymnasium_env").ShopEnv(task_set)
 
 
 def test_in_gymnasium_an_agent_earns_what_it_earns_with_the_runner(gymnasium_env, task_set, rewards, recwarn):
@@ -64,7 +64,7 @@ def evaluate_with_inspect(task_set, act, folder):
     from inspect_ai import eval as evaluate
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-    shop_task = import_module("pwagents_old.adapters.inspect_task").shop_task
+    shop_task = import_module("pwagents.adapters.inspect_task").shop_task
 
     def answer(messages, tools, tool_choice, config):
         said = act(messages)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -12,9 +13,10 @@ import requests
 from mcp.client.client import Client
 
 from pwagents import local_server
-from pwagents_old.adapters import mcp_server
-from pwagents_old.adapters.mcp_server import Sessions, make_app
+from pwagents.adapters import mcp_server
+from pwagents.adapters.mcp_server import Sessions, make_app
 
+from ..notebook.notebooks import ROOT
 from .conftest import greedy
 
 
@@ -90,6 +92,18 @@ def test_sessions_know_nothing_of_each_other_and_a_silent_one_ends(sessions, tas
     assert sessions.reward(many[-1])["reward"] == 0
 
 
+@pytest.mark.skipif(not shutil.which("node"), reason="needs Node.js, for an agent in JavaScript")
+def test_the_guides_agent_in_javascript_plays_all_tasks(url, task_set):
+    (code,) = re.findall(r"```js\n(.*?)```", (ROOT / "GUIDE.md").read_text("utf-8"), re.DOTALL)
+    code = code.replace("http://127.0.0.1:8010", url)
+    done = subprocess.run(
+        ["node", "--input-type=module", "-e", code], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert len(lines) == len(task_set) and max(float(reward) for _, reward in lines) > 0
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "told"),
     [
@@ -116,7 +130,7 @@ def test_only_this_machine_is_served_and_a_body_that_is_no_request_harms_nobody(
 def test_a_process_serves_a_preset_to_whoever_comes(tmp_path):
     changes = "data: {n_users: 12, n_products: 300}, shop: {rec_dates: 1, recommender: {epochs: 1}}"
     options = f"{{{changes}, tasks: 5, output_dir: {tmp_path}}}"
-    command = [sys.executable, "-m", "pwagents_old.adapters.mcp_server", "--port", "0", "-y", options]
+    command = [sys.executable, "-m", "pwagents.adapters.mcp_server", "--port", "0", "-y", options]
 
     async def act(client):
         session = (await ask(client, "reset", task="task-4"))["session"]

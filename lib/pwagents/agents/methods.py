@@ -25,13 +25,11 @@ from pwagents.llm.fence import FENCE_NOTE
 from pwagents.llm.prompts import fill
 from pwagents.schema import FUNCTION_OF, Action, Step
 from pwagents.shop.environment import DETAILS_FUNCTION, BeliefState, Track
-from pwagents.users.rules import CODE as USER
+from pwagents.users.llm import CODE as USER
 
 # The modules that decide an episode of a prompting method, whoever plays the user.
 _AGENTS = ("messages", "replies", "chat", "published", "methods", "play", "interec")
-_LLM = ("llm.chat", "llm.fence", "llm.parts", "llm.prompts")
-_USERS = (*USER, "users.llm", "users.difficult")
-CODE = tuple(dict.fromkeys((*OFFLINE, *_USERS, *(f"agents.{name}" for name in _AGENTS), *_LLM)))
+CODE = tuple(dict.fromkeys((*OFFLINE, *USER, *(f"agents.{name}" for name in _AGENTS))))
 
 
 class NoMemory(ChatAgent):

@@ -52,7 +52,9 @@ def load_settings(notebook: str, parameters: Mapping[str, Any]) -> Any:
     kind = NOTEBOOKS[notebook]
     try:
         values = settings_values(notebook, parameters)
-        loaded = kind(**values | {"output_dir": _output_dir(values["output_dir"])})
+        if isinstance(output_dir := values["output_dir"], str | Path):
+            values["output_dir"] = project_path(output_dir)
+        loaded = kind(**values)
         if isinstance(players := getattr(loaded, "players", None), Players) and not loaded.stored_runs_only:
             players.require_keys()
     except ValidationError as error:
@@ -133,10 +135,6 @@ def rows(group: Group, name: str = "") -> Iterator[tuple[str, str, Any, str]]:
             yield from rows(value, f"{name}.{field}".lstrip("."))
         else:
             yield name, field, value.name if isinstance(value, Path) else shown[field], info.description or ""
-
-
-def _output_dir(path: Any) -> Any:
-    return project_path(path) if isinstance(path, str | Path) else path
 
 
 def _describe(kind: type[Group], error: ValidationError) -> Iterator[str]:

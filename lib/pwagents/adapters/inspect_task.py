@@ -9,7 +9,7 @@ from inspect_ai.scorer import Score, mean, scorer, stderr
 from inspect_ai.solver import solver
 from inspect_ai.tool import ToolInfo
 
-from pwagents_old.adapters.core import Session, TaskSet, load_tasks
+from pwagents.adapters import Session, TaskSet, load_tasks
 
 
 @task

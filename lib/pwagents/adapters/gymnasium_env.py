@@ -11,8 +11,8 @@ from typing import Any
 
 import gymnasium
 
+from pwagents.adapters import Session, TaskSet
 from pwagents.agents.replies import parse_arguments
-from pwagents_old.adapters.core import Session, TaskSet
 
 
 class AnyText(gymnasium.spaces.Text):

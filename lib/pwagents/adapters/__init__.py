@@ -1,4 +1,6 @@
-"""The shop as texts and calls: what every adapter is made of, without any framework.
+"""The shop for other people's trainers and harnesses, as texts and calls: one core, an adapter for each.
+
+    from pwagents.adapters import Session, load_tasks
 
     tasks = load_tasks(preset="smoke")
     session = Session(tasks)
@@ -16,18 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pwagents.agents.chat import ChatAgent
+from pwagents.agents.chat import ChatAgent, Setup
 from pwagents.agents.methods import METHODS
 from pwagents.agents.replies import parse_arguments
-from pwagents.data import load_benchmark
-from pwagents.data.splits import sample_tasks
+from pwagents.evaluation.testbed import open_testbed
 from pwagents.llm.chat import Tool
-from pwagents.notebook import Run
-from pwagents.shop.score import grade
-from pwagents.schema import Action, Split, Task, Trajectory, check_choice
+from pwagents.schema import Action, Split, Task, Trajectory
 from pwagents.shop.environment import Environment, Track, tool_schemas
-from pwagents_old.benchmark.evaluate import study_settings
-from pwagents_old.benchmark.study import Study
+from pwagents.shop.score import grade
 
 ENDED = "The task has ended."  # what calls after the end get for an answer
 
@@ -77,28 +75,16 @@ def load_tasks(
     Args:
         split: "test", or "train" for tasks to learn from. The recommender has learned from the train period,
             the training tasks' own purchases included: what it earns there says nothing of test tasks.
-        tasks, output_dir, changes: as of :func:`pwagents_old.benchmark.evaluate.evaluate`.
+        tasks, output_dir, changes: as of :func:`pwagents.evaluate`.
 
     Raises:
         SettingsError: an argument is wrong; says what was found and what was expected.
     """
-    check_choice("split", split, Split)
-    check_choice("track", track, Track)
-    settings = study_settings(preset, tasks, output_dir, changes)
-    benchmark, _ = load_benchmark(settings.data, settings.seed)
-    study = Study(benchmark, settings, Run("adapters", settings.output_dir))
-    chosen = study.sample
-    if split == "train":
-        # Of users who have test tasks, too: a shop is that of a user's first test task.
-        users = {task.user_id for task in benchmark.tasks["test"]}
-        train = [task for task in benchmark.tasks["train"] if task.user_id in users]
-        chosen = sample_tasks(train, settings.play.max_tasks, settings.seed)
-
-    def start(task: Task) -> Environment:
-        return study.environment(task, track, history=benchmark.history(task, split))
-
-    playable = {task.task_id: task for task in chosen if task.type != "review" or task.review.text.strip()}
-    return TaskSet(playable, start, METHODS["Last memory"](study.setup(track)))
+    bed = open_testbed(preset, track, tasks, output_dir, changes, split)
+    world, seed = bed.world, bed.settings.seed
+    playable = [task for task in world.tasks if task.type != "review" or task.review.text.strip()]
+    setup = Setup(None, world.shop.benchmark.products, track, prompts=world.prompts.texts, seed=seed)
+    return TaskSet({task.task_id: task for task in playable}, bed.begin, METHODS["Last memory"](setup))
 
 
 class Answer(NamedTuple):

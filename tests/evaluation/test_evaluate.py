@@ -3,6 +3,7 @@ what is written of it, what ends in one line.
 """
 
 import json
+import shutil
 import sys
 from functools import partial
 
@@ -10,15 +11,15 @@ import numpy as np
 import pytest
 
 from pwagents import __main__ as shell
-from pwagents import embedding
+from pwagents import embedding, engine
 from pwagents.embedding import DIMENSION
 from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError
+from pwagents.evaluation import testbed
+from pwagents.evaluation.evaluate import COST, evaluate
 from pwagents.schema import Action, Usage
 from pwagents.shop.environment import Environment
 from pwagents.shop.sasrec import RecommendersByTime
 from pwagents.shop.score import grade
-from pwagents_old.benchmark.evaluate import evaluate
-from pwagents_old.benchmark.evaluation import COST
 
 from ..agents.conftest import ScriptedModel
 
@@ -73,6 +74,7 @@ def nothing_heavy(monkeypatch):
     """Neither MiniLM nor SASRec: they take seconds, and are tested elsewhere."""
     monkeypatch.setattr(embedding, "_model", lambda max_tokens: hashed_words)
     monkeypatch.setattr(RecommendersByTime, "fit", lambda *_: RecommendersByTime([], []))
+    monkeypatch.setattr(testbed, "_kept", {})
 
 
 @pytest.fixture(scope="module")
@@ -122,19 +124,52 @@ def played(monkeypatch):
     return tasks
 
 
-def test_stored_episodes_are_not_played_again_and_those_of_a_changed_agent_are(play, played, tmp_path):
-    def asking(state, words=""):
-        ask = Action(name="respond", arguments={"content": words or "?"})
+def test_an_agent_is_played_anew_and_with_a_version_its_stored_episodes_are_used(play, played, tmp_path):
+    def asking(state, words="?"):
+        ask = Action(name="respond", arguments={"content": words})
         return Action(name="stop") if state.session else ask
 
+    def asked(done):
+        return {record.trajectory.steps[0].action.arguments["content"] for record in done.records}
+
     options = {"tasks": 3, "name": "a", "output_dir": tmp_path}
-    first, again = play(asking, **options), play(asking, **options)
-    assert len(played) == 3 and again.records == first.records
-    assert "0 of 3 episodes were stored" in first.note and "3 of 3 episodes were stored" in again.note
-    others = {"name": "b"}, {"agent": partial(asking, words="red")}, {"version": "2"}
-    for changes in others:
-        assert "0 of 3 episodes were stored" in play(**{"agent": asking, **options, **changes}).note
-    assert len(played) == 12
+    changed = partial(asking, words="red")
+    first, again = play(asking, **options), play(changed, **options)  # as in a cell that is changed
+    assert (asked(first), asked(again), len(played)) == ({"?"}, {"red"}, 6)
+    assert "All were played anew" in again.note
+    of_version = [play(asking, version="1", **options) for _ in range(2)]
+    assert of_version[0].records == of_version[1].records and len(played) == 9
+    stored = ["0 of 3 episodes were stored", "3 of 3 episodes were stored"]
+    assert all(text in done.note for text, done in zip(stored, of_version, strict=True))
+    for changes in ({"version": "2"}, {"name": "b"}):
+        assert stored[0] in play(changed, **{**options, "version": "1", **changes}).note
+    assert len(played) == 15
+
+
+def test_the_world_is_kept_for_the_next_agent_unless_its_folder_is_gone(play, tmp_path):
+    worlds = []
+    for folder in ("one", "two", "three"):
+        done = play(patient, output_dir=tmp_path / folder)
+        worlds.append(done)
+        if folder == "two":
+            shutil.rmtree(tmp_path / "one")
+    first, second, third = worlds
+    assert second.benchmark is first.benchmark and third.benchmark is not first.benchmark
+    assert second.table.equals(first.table) and third.table.equals(first.table)
+
+
+def test_an_engine_plays_the_same_episodes(play, ship, tmp_path, monkeypatch):
+    def play_both():
+        own = play(Remembers, tasks=12, output_dir=tmp_path / str(len(runs)))
+        by_method = play("offline", method="InteRecAgent", tasks=12, output_dir=tmp_path / str(len(runs)))
+        return [record.trajectory for done in (own, by_method) for record in done.records]
+
+    runs = []
+    runs.append(play_both())
+    ship()
+    monkeypatch.setattr(engine, "use", lambda name: None)  # "local", as the preset has it
+    runs.append(play_both())
+    assert runs[0] == runs[1]
 
 
 @pytest.mark.parametrize("given", [Remembers, Remembers()], ids=["class", "object"])
@@ -146,7 +181,6 @@ def test_memory_goes_from_task_to_task_of_one_user(play, played, tmp_path, given
         seen[task.user_id] = seen.get(task.user_id, 0) + 1
         assert record.trajectory.steps[0].action.thought.split(",") == [task.user_id] * seen[task.user_id]
     assert max(seen.values()) > 1
-    assert play(given, tasks=24, name="a", output_dir=tmp_path).records == done.records
     assert len(played) == len(done.tasks)
 
 
@@ -229,17 +263,6 @@ def test_what_is_down_is_tried_again_and_a_refusal_of_the_model_scores_0(play, p
     assert ends == {("scored", "refused", 0)} and refused[0].trajectory.message == "content filter"
 
 
-def test_what_cannot_be_pickled_is_played_again_and_the_note_says_so(play):
-    def counting(state):
-        return next(endless) or search(state)
-
-    endless = (None for _ in range(10_000))
-    for version, stored in {"": ("0 of 2", "0 of 2"), "1": ("0 of 2", "2 of 2")}.items():
-        notes = [play(counting, track="single_turn", tasks=2, version=version).note for _ in range(2)]
-        assert all(f"{n} episodes were stored." in note for n, note in zip(stored, notes, strict=True))
-        assert all(("cannot pickle 'generator' object" in note) == (not version) for note in notes)
-
-
 def test_an_error_on_some_tasks_scores_0_with_its_reason_and_loses_no_other(play):
     def flawed(state):
         is_wrong = state.session and "the" not in state.instruction
@@ -270,9 +293,9 @@ def test_an_endpoint_that_is_too_busy_for_the_agent_costs_no_task(play):
         return search(state)
 
     with pytest.raises(InfrastructureError, match="too many requests"):
-        play(asking, version="asking")
+        play(asking)
     busy.clear()
-    done = play(asking, version="asking")
+    done = play(asking)
     assert not [record for record in done.records if record.trajectory.end == "error"]
 
 

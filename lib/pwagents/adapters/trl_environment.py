@@ -17,9 +17,9 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
+from pwagents.adapters import Session, TaskSet
 from pwagents.llm.fence import without_control_tokens
 from pwagents.shop.environment import FUNCTIONS
-from pwagents_old.adapters.core import Session, TaskSet
 
 
 class ShopEnvironment:

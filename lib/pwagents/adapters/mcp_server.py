@@ -1,6 +1,6 @@
 """The shop behind the Model Context Protocol, on this machine alone: any client plays, from any environment.
 
-    python -m pwagents_old.adapters.mcp_server --preset smoke --port 8010 -y "{split: train, tasks: 20}"
+    python -m pwagents.adapters.mcp_server --preset smoke --port 8010 -y "{split: train, tasks: 20}"
 
 Agents reach ``/mcp``: the tool ``reset`` begins a task in a session, the functions of the shop name it. Every
 call stands for itself, as the protocol of July 2026 knows no connection that lasts. Who runs the agent (the
@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pwagents.settings import read_changes
 from pwagents import local_server
-from pwagents_old.adapters.core import Answer, Session, TaskSet, load_tasks
+from pwagents.adapters import Answer, Session, TaskSet, load_tasks
+from pwagents.settings import read_changes
 
 _RESET = {
     "name": "reset",

@@ -1,71 +1,73 @@
-"""An agent of one's own: what may be given for one, and how it plays.
+"""Play an agent of one's own: what may be given for one, and whose fault an error is.
 
 - A function from what an agent knows (:class:`pwagents.shop.environment.BeliefState`) to its next call
   (:class:`pwagents.schema.Action`), or an object that is called like one.
 - A class of such objects: each episode gets a new one. A class that takes ``products`` is given the
-  catalogue, to be read alone. What an object holds in ``memory``, a dict of plain JSON values, goes from one
-  task of a user to the next, in the order of time, and to no other user.
+  catalog, which it cannot change. What an object holds in ``memory``, a dict of plain JSON values, goes from
+  one task of a user to the next, in the order of time, and to no other user.
 """
 
 import copy
 import inspect
 import json
 import reprlib
+import sysconfig
 import traceback
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-from pwagents.errors import InfrastructureError, NotEvaluableError, is_outage, SettingsError
-from pwagents.schema import Action, Task, Trajectory
-from pwagents.shop.environment import BeliefState, Track
-from pwagents_old.benchmark.agent_key import agent_key, is_own_file
-from pwagents_old.benchmark.study import Study
-from pwagents.store import Episode, Store, chain_episodes
+from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError, is_outage
+from pwagents.schema import Action, Product, Task, Trajectory
+from pwagents.shop.environment import CODE as ENVIRONMENT
+from pwagents.shop.environment import BeliefState, Environment
+from pwagents.store import Episode, Store, chain_episodes, episodes, with_code
+from pwagents.users.llm import CODE as USER
 
+# The modules that decide an episode of such an agent besides itself, whoever plays the user.
+CODE = tuple(dict.fromkeys((*ENVIRONMENT, *USER, "evaluation.own_agent")))
 EXPECTED = "Action(name='search_product_by_query', arguments={'query': '...'})"
 KINDS = (
     "a function from BeliefState to Action, a class or an object that is called like one, a chat model "
     "(openai:NAME, local:FOLDER, replay:NAME, offline) or the folder of a trained model"
 )
-# The code that decides an episode of an agent of one's own.
-_PLAYED = ("agents", "web", "users", "llm", "embedding", "words", "schema", "seeds")
-_PLAYED += ("benchmark/study", "benchmark/own_agent")
-_AGAIN = "infrastructure_error"
-_TRIED = 3  # tasks after which an agent that meets the same error on each is given up
+TRIED = 3  # tasks after which an agent that meets the same error on each is given up
+_NOT_OWN = (Path(__file__).parents[2], sysconfig.get_path("stdlib"))
 
 
 class AgentError(Exception):
-    """An agent raised, or returned something else than an action.
+    """An agent raised, or returned something else than an action; the message is one line with its place.
 
     Attributes:
-        said: the error in one line, without where in the reader's code it was raised.
-        kind: its class and place: the same mistake on every task, whatever it says of each.
+        kind: the error's class and place: the same mistake on every task, whatever it says of each.
     """
 
     def __init__(self, error: BaseException):
-        frames = [each for each in traceback.extract_tb(error.__traceback__) if is_own_file(each.filename)]
-        place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-        self.said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"  # pydantic's take lines
+        place = place_of(error)
         self.kind = type(error), place
-        super().__init__(self.said + place)
+        message = " ".join(str(error).split())[:300]  # pydantic's take lines
+        super().__init__(f"{type(error).__name__}: {message}{place}")
 
 
-class OwnRun(NamedTuple):
-    """The episodes of an agent of one's own."""
+def place_of(error: BaseException) -> str:
+    """Return where the reader's code raised, as " (FILE, line N)"; an empty text where it did not."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if _is_own(each.filename)]
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
-    records: list[Episode]  # in the order of the tasks
-    stored: int  # how many of them were stored before
-    why_anew: str  # why the agent cannot be told from others, so that each call plays it anew; else empty
+
+def _is_own(file: str) -> bool:
+    """Return whether a file of code is the reader's: not this library's, not Python's, not installed."""
+    if {"site-packages", "dist-packages"} & {*Path(file).parts} or file.startswith("<frozen"):
+        return False
+    return not any(Path(file).is_relative_to(folder) for folder in _NOT_OWN)
 
 
 def require_agent(agent: Any) -> None:
-    """Refuse what is no agent with a SettingsError."""
+    """Check that something is an agent; a SettingsError says what was found."""
     if "__call__" not in dir(agent):  # unlike callable(), of a class: what its objects have
         raise SettingsError(f"agent: found {_describe(agent)}; expected {KINDS}")
 
@@ -79,11 +81,11 @@ def name_of(agent: Any) -> str:
 
 @dataclass(frozen=True)
 class _Player:
-    """Plays single tasks: a new agent each, whose errors are told from those of what it needs."""
+    """Plays single tasks, each with a new agent."""
 
     agent: Any
-    study: Study
-    track: Track
+    begin: Callable[[Task], Environment]
+    products: Mapping[str, Product]
 
     def make(self) -> Any:
         """Make the agent of an episode."""
@@ -91,12 +93,11 @@ class _Player:
             if not isinstance(self.agent, type):
                 return copy.copy(self.agent)
             takes_products = "products" in inspect.signature(self.agent).parameters
-            products = MappingProxyType(self.study.benchmark.products)
-            return self.agent(products) if takes_products else self.agent()
+            return self.agent(MappingProxyType(self.products)) if takes_products else self.agent()
 
     def attempt(self, task: Task, *memory: dict[str, Any]) -> tuple[Trajectory, Any, AgentError | None]:
         """Play a task: the episode, the memory afterwards, the agent's error if there was one."""
-        environment = self.study.environment(task, self.track)
+        environment = self.begin(task)
         try:
             own = self.make()
             for before in memory:
@@ -108,59 +109,65 @@ class _Player:
             return environment.trajectory.model_copy(update=ended), *(memory or [None]), error
 
 
-def play(study: Study, track: Track, agent: Any, name: str, version: str = "") -> OwnRun:
-    """Play an agent on a study's sample; what is stored of the same agent is not played again.
+def play_agent(
+    agent: Any,
+    tasks: Sequence[Task],
+    begin: Callable[[Task], Environment],
+    products: Mapping[str, Product],
+    file: Path,
+    facts: Mapping[str, Any],
+    *,
+    name: str,
+    version: str = "",
+    workers: int = 1,
+) -> tuple[list[Episode], int]:
+    """Play an agent on tasks; return the episodes in the tasks' order, and how many of them were stored.
 
     Args:
-        version: of the agent, in place of what it pickles to (:mod:`pwagents_old.benchmark.agent_key`).
+        begin: task -> an environment in which it has begun.
+        file: where episodes are stored.
+        facts: what decides an episode besides the agent and the code.
+        version: stored episodes of this name and version are not played again; empty: all are played.
 
     Raises:
         InfrastructureError: some episode could not be played. All others are stored.
         RuntimeError: the agent cannot be made, or its first tasks all end in the same error of its own.
     """
-    player = _Player(agent, study, track)
-
-    # What tells its episodes from others.
+    player = _Player(agent, begin, products)
     try:
         remembers = hasattr(player.make(), "memory")
     except AgentError as error:
-        raise RuntimeError(f"agent {name} cannot be made: {error.said}") from error.__cause__
-    key, why_anew = f"version {version}", ""
-    if not version:
-        try:
-            key = agent_key(agent)
-        except Exception as error:  # whatever pickle meets in it
-            key, why_anew = uuid.uuid4().hex, AgentError(error).said
-    params = study.params(*_PLAYED, track=track, agent=key, **study.settings.players.facts("user"))
-    fields = {"method": name, "model": "own agent", "params": params}
-    file, tasks = "evaluate.jsonl", study.sample
-    keys = {key for chain in chain_episodes(tasks, **fields, by_user=remembers) for _, key in chain}
-    stored = {
-        each.key for each in Store(study.folder / file, Episode).read(keys) if each.outcome != _AGAIN
-    }
+        raise RuntimeError(f"agent {name} cannot be made: {error}") from error.__cause__
+    facts = {**facts, "agent": version, "code": CODE}
+    fields, stored = {"method": name, "model": "own agent"}, set()
+    if version:
+        chains = chain_episodes(tasks, **fields, params=with_code(facts)[0], by_user=remembers)
+        keys = {key for chain in chains for _, key in chain}
+        records = Store(file, Episode).read(keys)
+        stored = {each.key for each in records if each.outcome != "infrastructure_error"}
 
     # An agent that meets the same error on each of its first tasks has a mistake: nothing is stored of it.
     tried, errors = {}, []
-    for task in tasks[: 0 if stored else _TRIED]:
+    for task in tasks[: 0 if stored else TRIED]:
         try:
             *played, error = player.attempt(task, *([{}] if remembers else []))
         except (NotEvaluableError, InfrastructureError, OSError):
-            break  # for the run to say
+            break  # the run says so
         tried[task.task_id], errors = played, [*errors, error]
         if error is None or error.kind != errors[0].kind:
             break
     else:
         if errors:
             counted = f"the first {len(errors)} tasks" if len(errors) > 1 else f"task {tasks[0].task_id}"
-            raise RuntimeError(f"agent {name}, {counted}: {errors[0].said}") from errors[0].__cause__
+            raise RuntimeError(f"agent {name}, {counted}: {errors[0]}") from errors[0].__cause__
 
     def solve(task: Task, *memory: dict[str, Any]) -> Any:
         played = None if any(memory) else tried.pop(task.task_id, None)
         trajectory, after = played or player.attempt(task, *memory)[:2]
         return (trajectory, after) if memory else trajectory
 
-    records = study.run(tasks, solve, file, {} if remembers else None, **fields)
-    return OwnRun(records, len(stored), why_anew)
+    how = {"workers": workers, "anew": not version, "memory": {} if remembers else None}
+    return episodes(file, tasks, solve, facts, **fields, **how), len(stored)
 
 
 def _act(agent: Any, state: BeliefState) -> Action:
@@ -186,7 +193,7 @@ def _memory_of(agent: Any) -> dict[str, Any]:
 
 @contextmanager
 def _own_errors() -> Iterator[None]:
-    """Tell an agent's errors from those of what it needs: an endpoint that is down, a model that refuses."""
+    """Distinguish an agent's errors from those of what it needs: an endpoint is down, a model refuses."""
     try:
         yield
     except (InfrastructureError, NotEvaluableError, OSError):
@@ -198,7 +205,7 @@ def _own_errors() -> Iterator[None]:
 
 
 def _describe(value: Any) -> str:
-    """A value in a message: its type, and how a plain one begins; the address of another is chance."""
+    """Describe a value by its type and, if it is plain, its beginning; the address of another is chance."""
     if value is None:
         return "None"
     kind, is_plain = type(value).__name__, isinstance(value, str | int | float | dict | list | tuple)

@@ -1,0 +1,1 @@
+"""Evaluate an agent of any kind in one call."""

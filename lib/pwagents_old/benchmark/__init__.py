@@ -1,1 +1,0 @@
-"""Where agents of your own are evaluated."""
