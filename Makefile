@@ -45,7 +45,7 @@ OUT := $(OUTPUTS)/$(PRESET)
 NB := $(OUT)/notebooks
 # by name, so that a duplicate (03_benchmark-Copy1.ipynb) is passed over
 NOTEBOOKS := $(shell ls notebooks/*.ipynb 2>/dev/null | grep -E '/[0-9]{2}_[a-z0-9_]+\.ipynb$$')
-LIBRARY := $(shell find lib/pwagents lib/pwagents_old -name '*.py' -o -name '*.yaml' -o -name '*.csv' -o -name '*.html' -o -name '*.css')
+LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.csv' -o -name '*.html' -o -name '*.css')
 REPRODUCE_FULL := $(patsubst notebooks/%,$(NB)/%,$(NOTEBOOKS))
 CHOSEN := $(foreach n,$(ONLY),$(or $(filter $(NB)/$(n)%,$(REPRODUCE_FULL)),\
   $(error ONLY names "$(n)"; expected numbers of notebooks, as in ONLY="03 04")))

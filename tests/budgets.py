@@ -15,7 +15,6 @@ SUMS = {
     "lib, lines of Python": (18_631, 17_500),
     "lib, files of Python": (120, 100),
     "base_model, lines": (1_164, 1_300),
-    "the old package, lines": (6_589, 0),
     "persona2web, lines": (7_276, 5_500),
     "persona2web, files": (51, 30),
     "other files of lib, lines": (3_719, 3_000),
@@ -31,9 +30,8 @@ def count_sums() -> dict[str, int]:
     """Return each sum of :data:`SUMS` as it is."""
     python, tests = [*ROOT.glob("lib/**/*.py")], [*ROOT.glob("tests/**/*.py")]
     web = [file for file in python if "persona2web" in file.parts]
-    old = [file for file in python if "pwagents_old" in file.parts and file not in web]
     base = [file for file in python if "base_model" in file.parts]
-    rest = [file for file in python if file not in web and file not in old and file not in base]
+    rest = [file for file in python if file not in web and file not in base]
     kinds = (".yaml", ".html", ".css", ".js", ".jinja", ".j2")
     other = [file for file in ROOT.glob("lib/**/*") if file.suffix in kinds]
     web_tests = [file for file in tests if "persona2web" in str(file)]
@@ -50,7 +48,6 @@ def count_sums() -> dict[str, int]:
         "lib, lines of Python": count_lines(rest),
         "lib, files of Python": len(rest),
         "base_model, lines": count_lines(base),
-        "the old package, lines": count_lines(old),
         "persona2web, lines": count_lines(web),
         "persona2web, files": len(web),
         "other files of lib, lines": count_lines(other),

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpcore2
 import pytest
 from hypothesis import settings
+from pwagents_old.orion.agent import RULES
 
 from pwagents import embedding, engine
 from pwagents.base_model.dialogues import dialogue_tokenizer
@@ -18,7 +19,6 @@ from pwagents.embedding import Embedder
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.settings import WorldSettings
-from pwagents_old.orion.agent import RULES
 
 from .llm.server import ChatServer
 

@@ -10,6 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pwagents_old.orion import study as orion_study
+from pwagents_old.orion import train as orion_train
+from pwagents_old.orion.agent import belief_states
+from pwagents_old.orion.reward import RewardSettings
+from pwagents_old.orion.settings import GrpoNotebook
+from pwagents_old.orion.train import OrionModels
 from pwagents_old.rl.settings import GrpoSettings
 
 from pwagents.base_model.small import make_small_model
@@ -22,12 +28,6 @@ from pwagents.puma.train import parameter_rows
 from pwagents.puma.variants import make_variants as methods_of
 from pwagents.schema import Action, Benchmark, Review, Task
 from pwagents.settings import PumaNotebook, settings_values
-from pwagents_old.orion import study as orion_study
-from pwagents_old.orion import train as orion_train
-from pwagents_old.orion.agent import belief_states
-from pwagents_old.orion.reward import RewardSettings
-from pwagents_old.orion.settings import GrpoNotebook
-from pwagents_old.orion.train import OrionModels
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[1] / "../shared/data"))
 REAL = DATA / "amazon_reviews_2023"

@@ -64,9 +64,9 @@ class Project:
 def project(tmp_path, project_root):
     for name in ("Makefile", "pyproject.toml", "requirements.lock"):
         shutil.copy(project_root / name, tmp_path)
-    for folder in ("lib/pwagents_old", "notebooks", "params"):
+    for folder in ("lib/pwagents", "notebooks", "params"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "lib/pwagents_old/module.py").touch()
+    (tmp_path / "lib/pwagents/module.py").touch()
     for preset in ("smoke", "laptop", "paper"):
         (tmp_path / "params" / f"{preset}.yaml").write_text(PARAMS)
     (tmp_path / "ready").touch()
@@ -130,7 +130,7 @@ OF_ORION = ["05_orion_sft", "06_orion_grpo", "10_summary"]
         ("params/smoke.yaml", "On all", "Of all", []),
         ("params/paper.yaml", "seed: 1", "seed: 2", []),
         ("notebooks/05_orion_sft.ipynb", "name = 0", "name = 1", OF_ORION),
-        ("lib/pwagents_old/module.py", "", "x = 1", NAMES),
+        ("lib/pwagents/module.py", "", "x = 1", NAMES),
         ("ready", "", "x", NAMES),
     ],
 )
@@ -157,7 +157,7 @@ def test_reproduce_full_adds_07_and_at_laptop_03_in_further_worlds_and_all_of_04
 
 
 def test_only_some_notebooks_run_with_those_that_they_read_from(reproduced):
-    (reproduced.root / "lib/pwagents_old/module.py").write_text("x = 1")
+    (reproduced.root / "lib/pwagents/module.py").write_text("x = 1")
     assert sorted(reproduced.plan("reproduce", "smoke", "ONLY=03 04")) == ["03_benchmark", "04_puma"]
     # 03 has a row of what 04 trains.
     assert reproduced.plan("reproduce", "paper")[:2] == ["04_puma", "05_orion_sft"]

@@ -41,7 +41,7 @@ def setup(tmp_path, project_root):
         (tools / tool).symlink_to(shutil.which(tool))
     for name in ("Makefile", "pyproject.toml", "requirements.lock"):
         shutil.copy(project_root / name, tmp_path)
-    (tmp_path / "lib/pwagents_old").mkdir(parents=True)
+    (tmp_path / "lib/pwagents").mkdir(parents=True)
     script(tmp_path / "python", PYTHON)
 
     def make(*arguments, fail="nothing", with_tools=()):

@@ -19,7 +19,7 @@ from pwagents import __main__ as shell
 from pwagents.data.synthetic import make_world
 from pwagents.report.reference import read_episodes
 from pwagents.schema import Product, Task, Trajectory
-from pwagents.settings import NOTEBOOKS, load_settings, settings_values
+from pwagents.settings import NOTEBOOKS, load_settings
 from pwagents.shop.environment import DETAILS_FUNCTION, FUNCTIONS, BeliefState
 from pwagents.shop.score import grade
 

@@ -68,8 +68,7 @@ def test_importing_the_library_and_making_its_models_loads_nothing_heavy(tmp_pat
     library = ROOT / "lib"
     modules = {
         ".".join(path.relative_to(library).with_suffix("").parts).removesuffix(".__init__")
-        for package in ("pwagents", "pwagents_old")
-        for path in (library / package).rglob("*.py")
+        for path in (library / "pwagents").rglob("*.py")
     }
     assert {"pwagents.schema", "pwagents.llm.make"} <= modules
     code = (

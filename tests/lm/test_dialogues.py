@@ -16,6 +16,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from pwagents_old.orion.agent import PURCHASES, RULES, OrionAgent, orion_messages, orion_tools
 
 from pwagents.base_model import dialogues
 from pwagents.base_model.dialogues import SHOWN, DialogueText
@@ -30,7 +31,6 @@ from pwagents.portable import one_core
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.settings import WorldSettings
-from pwagents_old.orion.agent import PURCHASES, RULES, OrionAgent, orion_messages, orion_tools
 
 from ..orion.small_study import play, state_of
 

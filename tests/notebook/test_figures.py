@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from pwagents_old.orion.figures import plot_curves, plot_scaling
 
 from pwagents.notebook import Run
 from pwagents.report.redraw import main, redraw
@@ -18,7 +19,6 @@ from pwagents.report.reference import REFERENCE, find_results, make_reference
 from pwagents.results import style
 from pwagents.results.drawing import draw_figure, save_figure
 from pwagents.results.figures import plot_bars, plot_intervals
-from pwagents_old.orion.figures import plot_curves, plot_scaling
 
 ROWS = pd.DataFrame(
     {

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
+from pwagents_old.orion.agent import RULES
+from pwagents_old.orion.settings import OrionSettings
+from pwagents_old.orion.study import Study, make_study
 
 from pwagents.base_model.dialogues import dialogue_tokenizer
 from pwagents.base_model.small import make_small_model
@@ -15,9 +18,6 @@ from pwagents.schema import FUNCTION_OF, Action, Observation, Step, Task, Trajec
 from pwagents.settings import plain
 from pwagents.shop.environment import Agent, BeliefState
 from pwagents.store import Episode
-from pwagents_old.orion.agent import RULES
-from pwagents_old.orion.settings import OrionSettings
-from pwagents_old.orion.study import Study, make_study
 
 CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
 GROUPS = CIRCUMSTANCES["study"]

@@ -4,15 +4,6 @@ import json
 from dataclasses import replace
 
 import pytest
-
-from pwagents.agents.replies import read_turn
-from pwagents.llm.chat import Reply
-from pwagents.llm.fence import CLOSE, OPEN
-from pwagents.profiles.clusters import Cluster
-from pwagents.profiles.contextual import Context, ContextualProfile, Purchase
-from pwagents.profiles.types import GlobalProfile, MicroProfile, UserProfiles
-from pwagents.schema import FUNCTION_OF, Behavior, Review, Trajectory, UserProfile
-from pwagents.shop.environment import UserReply, full_text
 from pwagents_old.orion.agent import (
     FUNCTIONS,
     LONGEST,
@@ -25,6 +16,15 @@ from pwagents_old.orion.agent import (
     purchases,
 )
 from pwagents_old.orion.work import who_does_the_work
+
+from pwagents.agents.replies import read_turn
+from pwagents.llm.chat import Reply
+from pwagents.llm.fence import CLOSE, OPEN
+from pwagents.profiles.clusters import Cluster
+from pwagents.profiles.contextual import Context, ContextualProfile, Purchase
+from pwagents.profiles.types import GlobalProfile, MicroProfile, UserProfiles
+from pwagents.schema import FUNCTION_OF, Behavior, Review, Trajectory, UserProfile
+from pwagents.shop.environment import UserReply, full_text
 
 from ..agents.conftest import ScriptedModel
 from . import small_study

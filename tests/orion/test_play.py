@@ -6,15 +6,15 @@ from itertools import groupby
 
 import pytest
 import torch
+from pwagents_old.orion import play as decoder_module
+from pwagents_old.orion.agent import OrionAgent, orion_messages
+from pwagents_old.orion.play import next_actions, orion_example, play_rollouts
+from pwagents_old.orion.settings import Decoding
 
 from pwagents.base_model.smollm2 import CHAT_TEMPLATE
 from pwagents.errors import InfrastructureError
 from pwagents.llm.local_model import LocalModel
 from pwagents.shop.environment import MAX_STEPS, UserReply
-from pwagents_old.orion import play as decoder_module
-from pwagents_old.orion.agent import OrionAgent, orion_messages
-from pwagents_old.orion.play import next_actions, orion_example, play_rollouts
-from pwagents_old.orion.settings import Decoding
 
 from .. import paper_standins
 from ..lm.test_decode import logprobs_of

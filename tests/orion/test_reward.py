@@ -7,12 +7,12 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pwagents_old.orion.judge import LlmJudge, OfflineJudge, is_call
+from pwagents_old.orion.reward import Rewards, RewardSettings, has_succeeded
 
 from pwagents.llm.chat import Reply
 from pwagents.profiles.contextual import Purchase
 from pwagents.schema import Behavior, Review, Trajectory
-from pwagents_old.orion.judge import LlmJudge, OfflineJudge, is_call
-from pwagents_old.orion.reward import Rewards, RewardSettings, has_succeeded
 
 from ..agents.conftest import ScriptedModel
 from . import small_study

@@ -4,15 +4,15 @@ from collections import Counter
 from contextlib import nullcontext
 
 import pytest
+from pwagents_old.orion.reward import Success, has_succeeded
+from pwagents_old.orion.role_play import Played, RolePlay, play_roles
+from pwagents_old.orion.views import role_play_outcomes
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
 from pwagents.profiles.contextual import Context
 from pwagents.schema import TASK_TYPES
 from pwagents.shop.environment import UserReply
 from pwagents.store import Store
-from pwagents_old.orion.reward import Success, has_succeeded
-from pwagents_old.orion.role_play import Played, RolePlay, play_roles
-from pwagents_old.orion.views import role_play_outcomes
 
 from .small_study import call, cases, profile_of
 

@@ -3,9 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-
-from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
-from pwagents.results.papers import ORION
 from pwagents_old.orion import train as orion_train
 from pwagents_old.orion.baselines import play_baselines
 from pwagents_old.orion.references import (
@@ -21,6 +18,9 @@ from pwagents_old.orion.reward import Rewards
 from pwagents_old.orion.runs import OrionRuns
 from pwagents_old.orion.settings import GrpoNotebook
 from pwagents_old.orion.train import OrionModels
+
+from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
+from pwagents.results.papers import ORION
 
 from ..llm.server import ChatServer
 from ..paper_standins import answer

@@ -6,10 +6,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-
-from pwagents.profiles.contextual import Context, ContextualProfile
-from pwagents.store import Episode, Store
-from pwagents.users.rules import RuleUser
 from pwagents_old.orion.analyses import cause_of, failure_causes
 from pwagents_old.orion.control import (
     FOREIGN,
@@ -40,6 +36,10 @@ from pwagents_old.orion.sensitivity import (
     worth_of_clusters,
 )
 from pwagents_old.orion.settings import GrpoNotebook
+
+from pwagents.profiles.contextual import Context, ContextualProfile
+from pwagents.store import Episode, Store
+from pwagents.users.rules import RuleUser
 
 from .small_study import CIRCUMSTANCES, SEARCHES, call, elsewhere, notebook, small_study, step
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from pwagents_old.orion.sensitivity import SensitivityNotebook
+from pwagents_old.orion.settings import AblationsNotebook, GrpoNotebook, SftNotebook
+from pwagents_old.orion.train import base_size
 from transformers import AutoModelForCausalLM
 
 from pwagents.results.seeds import MUST_EXCEED
 from pwagents.settings import load_settings
-from pwagents_old.orion.sensitivity import SensitivityNotebook
-from pwagents_old.orion.settings import AblationsNotebook, GrpoNotebook, SftNotebook
-from pwagents_old.orion.train import base_size
 
 from .small_study import cases
 

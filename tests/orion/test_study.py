@@ -4,15 +4,15 @@ import json
 import pickle
 
 import pytest
+from pwagents_old.orion import study as orion_study
+from pwagents_old.orion.agent import PURCHASES
+from pwagents_old.orion.settings import GrpoNotebook
+from pwagents_old.orion.study import make_study
 
 from pwagents.data import load_benchmark
 from pwagents.profiles.contextual import Context, ContextualProfile
 from pwagents.settings import DataSettings
 from pwagents.shop.environment import UserReply
-from pwagents_old.orion import study as orion_study
-from pwagents_old.orion.agent import PURCHASES
-from pwagents_old.orion.settings import GrpoNotebook
-from pwagents_old.orion.study import make_study
 
 from ..llm.server import ChatServer
 from .small_study import GROUPS, SEARCHES, call, notebook, small_study

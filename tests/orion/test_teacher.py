@@ -1,12 +1,12 @@
 """The teacher by rules: what it asks, what it calls with, and that it sees no more than S_t."""
 
 import pytest
+from pwagents_old.orion.judge import LlmJudge
+from pwagents_old.orion.teacher import OfflineTeacher, llm_teachers
 
 from pwagents.llm.chat import Reply
 from pwagents.profiles.contextual import Purchase
 from pwagents.schema import FUNCTION_OF, Behavior, Review
-from pwagents_old.orion.judge import LlmJudge
-from pwagents_old.orion.teacher import OfflineTeacher, llm_teachers
 
 from ..agents.conftest import ScriptedModel
 from .small_study import call, cases, play, state_of, step

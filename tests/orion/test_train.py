@@ -5,14 +5,6 @@ import shutil
 
 import grimp
 import pytest
-from pwagents_old.rl.log import read_curves
-from pwagents_old.rl.settings import GrpoSettings, PpoSettings
-
-from pwagents.base_model.exercises import ids_and_titles
-from pwagents.errors import DataError, NotEvaluableError
-from pwagents.llm.folder import read_model, read_tokenizer
-from pwagents.lm.train import not_falling, read_losses
-from pwagents.results.statistics import by_type_and_mean
 from pwagents_old.orion import train as orion_train
 from pwagents_old.orion.reward import Rewards
 from pwagents_old.orion.runs import OrionRuns
@@ -21,6 +13,14 @@ from pwagents_old.orion.settings import GrpoNotebook
 from pwagents_old.orion.study import make_study
 from pwagents_old.orion.train import RL, OrionModels, add_results, evaluator, player
 from pwagents_old.project import files_of_rooms
+from pwagents_old.rl.log import read_curves
+from pwagents_old.rl.settings import GrpoSettings, PpoSettings
+
+from pwagents.base_model.exercises import ids_and_titles
+from pwagents.errors import DataError, NotEvaluableError
+from pwagents.llm.folder import read_model, read_tokenizer
+from pwagents.lm.train import not_falling, read_losses
+from pwagents.results.statistics import by_type_and_mean
 
 from .small_study import (
     CIRCUMSTANCES,

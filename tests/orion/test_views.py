@@ -7,14 +7,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from pwagents_old.orion import views
+from pwagents_old.orion.control import FOREIGN, NONE, OWN
+from pwagents_old.orion.figures import plot_curves, plot_scaling
 
 from pwagents.lm.tokens import Example
 from pwagents.results.seeds import by_seed, format_seeds, means_by_seed
 from pwagents.results.statistics import trained_differences
 from pwagents.results.tables import format_differences
-from pwagents_old.orion import views
-from pwagents_old.orion.control import FOREIGN, NONE, OWN
-from pwagents_old.orion.figures import plot_curves, plot_scaling
 
 from .test_settings import load
 

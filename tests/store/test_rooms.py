@@ -1,7 +1,6 @@
 """The keys of the old package: which files its rooms are, in both packages."""
 
 import pytest
-
 from pwagents_old import project
 from pwagents_old.orion.study import EPISODE
 from pwagents_old.orion.train import RL
