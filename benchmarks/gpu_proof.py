@@ -11,6 +11,7 @@ import gc
 import json
 import sys
 import time
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -9,7 +9,6 @@ from collections import Counter
 import nbformat
 import pandas as pd
 import pytest
-from pwagents_old.rl.log import read_rows
 from safetensors.torch import load_file
 
 from pwagents.agents.methods import TRACKS
