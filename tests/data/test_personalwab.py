@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pwagents.data.personalwab import FOLDER_IN_CLONE, load_personalwab, read_profiles
+from pwagents.data.files import FOLDER_IN_CLONE
+from pwagents.data.personalwab import load_personalwab, read_profiles
 
 from .conftest import DAY, FIRST, stool
 

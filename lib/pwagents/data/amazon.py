@@ -22,7 +22,7 @@ from typing import Any
 import duckdb
 
 from pwagents.data import mend
-from pwagents.data.files import data_files
+from pwagents.data.files import find_amazon
 from pwagents.data.instructions import write_instruction
 from pwagents.data.splits import split_by_time
 from pwagents.errors import DataError
@@ -101,7 +101,7 @@ def load_amazon(
     if min_behaviors < 3:
         raise ValueError(f"min_behaviors is {min_behaviors}; a split into three needs at least 3")
     data_dir = Path(data_dir)
-    reviews, metas = find_files(data_dir)
+    reviews, metas = find_amazon(data_dir)
     repairs: Counter = Counter()
     with TemporaryDirectory() as folder:
         # In a file rather than in memory: there, tables are compressed and leave memory when it gets tight.
@@ -144,25 +144,6 @@ def load_amazon(
     tasks = _make_tasks(data_dir, products, histories, seed, repairs)
     repaired = dict(sorted((+repairs).items()))
     return Benchmark("amazon", products, histories, tasks, population=strangers, repairs=repaired)
-
-
-def find_files(data_dir: Path) -> tuple[list[Path], list[Path]]:
-    """Find the review files and the metadata files below a folder, each in the order of their paths.
-
-    Raises:
-        DataError: there is no file of one kind, or no such folder, or a file is no data.
-    """
-    files = data_files(data_dir, "*.jsonl", "*.jsonl.gz")
-    metas = [path for path in files if path.name.startswith("meta")]
-    reviews = [path for path in files if not path.name.startswith("meta")]
-    for kind, example, paths in (
-        ("metadata", "meta.jsonl.gz or meta_<category>.jsonl.gz", metas),
-        ("review", "reviews.jsonl.gz or <category>.jsonl.gz", reviews),
-    ):
-        if not paths:
-            expected = f"{example} (or .jsonl), here or in folders below"
-            raise DataError(data_dir.absolute(), "-", "(file)", f"no {kind} file", expected)
-    return reviews, metas
 
 
 def name_category(main_category: str | None) -> str:
