@@ -189,9 +189,10 @@ def _add_product(info: Mapping[str, Any], products: dict[str, Product], repairs:
 
 
 def _make_review(record: Mapping[str, Any], repairs: Counter) -> Review:
-    for field in ("title", "text"):
-        repairs[f"review {field} that is null taken as empty"] += record[field] is None
-    texts = {field: "" if record[field] is None else record[field] for field in ("title", "text")}
+    texts = {field: record[field] for field in ("title", "text")}
+    for field in [field for field, text in texts.items() if text is None]:
+        repairs[f"review {field} that is null taken as empty"] += 1
+        texts[field] = ""
     review = Review(rating=record["rating"], **texts)
     if review.rating != int(review.rating):
         raise ValueError(f"rating is {review.rating}; expected a whole number of stars")

@@ -25,7 +25,7 @@ from pwagents.seeds import rng
 
 ALPHA = 15  # a user with at most so many behaviors gets no clusters (Orion, 5.1)
 L_C = 6  # behaviors that a micro-profile is made from, at most (Orion, 5.1)
-_TEMPERATURE = 0.05  # of the softmax over several clusters; low, because cosines differ little
+_TEMPERATURE = 0.05  # of the clusters' weights, a softmax; low, because cosines differ little
 
 
 class Profiler(Protocol):
@@ -135,21 +135,14 @@ def contextual_profiles(
 ) -> list[ContextualProfile]:
     """Return P_ctx,0 = concat(rho-_global, rho+_micro) for users and the clusters near their instructions.
 
-    A line that the user avoids everywhere is not a wish here. For a user without clusters the global profile
-    gives the wishes. Several clusters, which go beyond the paper, all contribute: lines are sorted by the sum
-    of the weights of the clusters that have them.
+    Of several clusters, the nearest counts. A line that the user avoids everywhere is not a wish here. For a
+    user without clusters the global profile gives the wishes.
     """
     contexts = []
     for user, clusters in zip(profiles, near, strict=True):
-        weights: dict[str, float] = {}
-        for place, weight in clusters:
-            for text in user.micro[place].recommendations:
-                weights[text] = weights.get(text, 0.0) + weight
-        heaviest = sorted(weights, key=lambda text: -round(weights[text], 9))
-        wanted = heaviest if clusters else user.whole.positive
-        avoided = set(user.whole.negative)
-        texts = {text: True for text in wanted if text not in avoided}
-        texts |= dict.fromkeys(user.whole.negative, False)
+        wanted = user.micro[clusters[0].cluster].recommendations if clusters else user.whole.positive
+        avoided = dict.fromkeys(user.whole.negative, False)
+        texts = {text: True for text in wanted if text not in avoided} | avoided
         lines = [ProfileLine.of(text, is_wanted, "history") for text, is_wanted in texts.items()]
         contexts.append(ContextualProfile(lines=tuple(lines)))
     return contexts
