@@ -114,12 +114,11 @@ def load_amazon(
 
                 _scan_ids(query, reviews, metas)
                 if categories is not None:
-                    raws = [raw for (raw,) in query("SELECT DISTINCT main_category FROM items")]
-                    names = {raw: name_category(raw) for raw in raws}
-                    known = sorted(set(names.values()))
-                    if absent := sorted(set(categories) - set(known)):
-                        found, expected = f"no product of {absent}", f"categories among {known}"
-                        raise DataError(data_dir, "-", "main_category", found, expected)
+                    raws = query("SELECT DISTINCT main_category FROM items")
+                    names = {raw: name_category(raw) for (raw,) in raws}
+                    if absent := sorted(set(categories).difference(names.values())):
+                        expected = f"categories among {sorted(set(names.values()))}"
+                        raise DataError(data_dir, "-", "main_category", f"no product of {absent}", expected)
                     others = [raw for raw, name in names.items() if name not in categories]
                     query("DELETE FROM items WHERE list_contains(?::TEXT[], main_category)", others)
                 _choose_users(query, data_dir, n_users, min_behaviors, seed, repairs)
@@ -193,25 +192,24 @@ def _choose_users(
         "CREATE TABLE users AS SELECT user_id FROM counts WHERE n >= ? ORDER BY sha256(? || user_id) LIMIT ?",
         *(min_behaviors, str(derive_seed(seed, "users")), n_users),
     )
-
-    ((n_chosen, longest),) = query("SELECT (SELECT count(*) FROM users), coalesce(max(n), 0) FROM counts")
-    if n_chosen == 0:
-        advice = "lower min_behaviors (the least history) or take more categories or files"
-        found, expected = f"at most {longest} behaviors of one user", f"users with {min_behaviors}; {advice}"
-        raise DataError(data_dir, "-", "user_id", found, expected)
     query("CREATE TABLE chosen_reviews AS FROM behaviors SEMI JOIN users USING (user_id)")
 
     # Reviews of the chosen users that are no behaviors are counted.
     query("CREATE TABLE theirs AS FROM reviews SEMI JOIN users USING (user_id)")
-    ((n_unknown,),) = query("SELECT count(*) FROM theirs ANTI JOIN listings USING (parent_asin)")
-    ((n_all, n_rated),) = query(
-        f"SELECT count(*), count(*) FILTER ({STARS}) FROM theirs SEMI JOIN items USING (parent_asin)"
-    )
-    ((n_kept,),) = query("SELECT count(*) FROM chosen_reviews")
+    query("CREATE TABLE known AS FROM theirs SEMI JOIN items USING (parent_asin)")
+    ((longest, n_chosen, n_unknown, n_known, n_rated, n_kept),) = query(f"""
+        SELECT (SELECT coalesce(max(n), 0) FROM counts), (SELECT count(*) FROM users),
+            (SELECT count(*) FROM theirs ANTI JOIN listings USING (parent_asin)),
+            (SELECT count(*) FROM known), (SELECT count(*) FROM known WHERE {STARS}),
+            (SELECT count(*) FROM chosen_reviews)""")
+    if n_chosen == 0:
+        advice = "lower min_behaviors (the least history) or take more categories or files"
+        found, expected = f"at most {longest} behaviors of one user", f"users with {min_behaviors}; {advice}"
+        raise DataError(data_dir, "-", "user_id", found, expected)
     missing = f"users missing of the {n_users} asked for: no more have {min_behaviors} behaviours"
     repairs[missing] = n_users - n_chosen
     repairs["review of an unknown product dropped"] = n_unknown
-    repairs["review with a rating other than 1, 2, 3, 4 or 5 stars dropped"] = n_all - n_rated
+    repairs["review with a rating other than 1, 2, 3, 4 or 5 stars dropped"] = n_known - n_rated
     repairs["second review of a product by the same user at the same time dropped"] = n_rated - n_kept
 
 

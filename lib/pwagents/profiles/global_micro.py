@@ -54,17 +54,15 @@ def profile_users(
     alpha: int = ALPHA,
     l_c: int = L_C,
 ) -> dict[str, UserProfiles]:
-    """Return P_u of each user_id: global profile, interest clusters and micro-profiles (Orion, section 4.1).
+    """Return P_u of each user_id: global profile, interest clusters and micro-profiles.
 
-    The profiler gets all users at once, so that a language model can have many calls in flight. On a cluster
-    of machines (:mod:`pwagents.engine`) profiles are written one by one.
+    The profiler gets all users at once, so that a language model can have many calls in flight.
 
     Args:
         histories: user_id -> the behaviors that the protocol reveals, oldest first. Nothing else of a user is
             read.
         seed: chooses the behaviors that micro-profiles are made from.
-        alpha: no clusters for histories of at most so many behaviors (|H| <= alpha).
-        l_c: a micro-profile is made from at most so many behaviors of its cluster, drawn at random.
+        alpha, l_c: as :data:`ALPHA` and :data:`L_C`.
 
     Raises:
         InfrastructureError: the profiler's language model cannot be reached.
@@ -101,16 +99,10 @@ def contextual_profile(instruction: str, profiles: UserProfiles, embedder: Embed
 def nearest_clusters(
     instructions: Sequence[str], profiles: Sequence[UserProfiles], embedder: Embedder, m: int = 1
 ) -> list[list[NearCluster]]:
-    """Return c* = argmax_i sim(e_q, e_i) for each instruction (Orion, section 4.1), or the ``m`` best.
+    """Return c* = argmax_i sim(e_q, e_i) for each instruction and its user's profiles, or the ``m`` best.
 
+    They come best first (ties: the earlier one) with weights that sum to 1; a user without clusters has none.
     Departure: the search is exact (faiss), not approximate, since a user has a few dozen clusters at most.
-
-    Args:
-        profiles: of the user of each instruction.
-
-    Returns:
-        For each instruction, clusters best first (ties: the earlier one) with weights that sum to 1; empty
-        for a user without clusters.
     """
     import faiss
 

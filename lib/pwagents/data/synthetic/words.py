@@ -37,12 +37,9 @@ def write_review(person: Person, item: Item, purchase: Purchase, generator: np.r
     """Write a review in the person's tone and length: praise for what fits, blame for what they dislike."""
     mood = "high" if purchase.rating >= 4 else "low"
     tone = language()["tones"][person.tone]
-    sentences = [
-        _pick(language()["likes" if mood == "high" else "dislikes"][slot], generator).format(
-            v=item.values[slot]
-        )
-        for slot in _topics(person, item, purchase, mood)[: person.sentences]
-    ]
+    phrases = language()["likes" if mood == "high" else "dislikes"]
+    slots = _topics(person, item, purchase, mood)[: person.sentences]
+    sentences = [_pick(phrases[slot], generator).format(v=item.values[slot]) for slot in slots]
     opener = _pick(tone["opener"][mood], generator).format(type=item.type)
     closer = _pick(tone["closer"][mood], generator)
     return Review(
