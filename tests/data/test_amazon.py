@@ -39,7 +39,7 @@ def test_neither_order_nor_division_of_the_files_matters_nor_the_raw_releases_la
     amazon_files.folder = tmp_path / "release"
     metas, reviews = amazon_files.metas[::-1], amazon_files.reviews[::-1]
     for i, name in enumerate(("All_Beauty", "Books")):
-        amazon_files.metas, amazon_files.reviews = metas[i::2], reviews[i::2]
+        amazon_files.records = {"metas": metas[i::2], "reviews": reviews[i::2]}
         names = f"review_categories/{name}.jsonl", f"meta_categories/meta_{name}.jsonl.gz"
         amazon_files.write(*(f"raw/{name}" for name in names))
     assert load_amazon(amazon_files.folder, n_users=2).content_hash == whole
