@@ -121,10 +121,8 @@ def ask_for_review(person: Person, item: Item, purchase: Purchase, generator: np
     phrases = language()
     ask = _pick(phrases["tones"][person.tone]["review"], generator).format(type=item.type)
     rating = _pick(phrases["bridges"][mood], generator).format(stars=phrases["stars"][purchase.rating])
-    hints = [
-        phrases["mention"][mood].format(v=item.values[slot], slot=phrases["slot_names"][slot])
-        for slot in _topics(person, item, purchase, mood)[:1]
-    ]
+    slots, names = _topics(person, item, purchase, mood)[:1], phrases["slot_names"]
+    hints = [phrases["mention"][mood].format(v=item.values[slot], slot=names[slot]) for slot in slots]
     return " ".join([ask, rating, *hints])
 
 
