@@ -27,9 +27,9 @@ from pwagents.lm.decode import BatchDecoder
 from pwagents.lm.gpu_memory import GIB, Plan, find_device, needed, without_storage
 from pwagents.schema import Action, Observation, Step, Task, Trajectory
 from pwagents.settings import DpoSettings, SftSettings
-from pwagents_old.rl.rollout import Rollout
-from pwagents_old.rl.settings import GrpoSettings, PpoSettings
-from pwagents_old.rl.train import train_policy
+from pwagents.rl.rollout import Rollout
+from pwagents.settings import GrpoSettings, PpoSettings
+from pwagents.rl.train import train_policy
 
 ON_GPU = torch.cuda.is_available()
 LESS = 1 if ON_GPU and "--tiny" not in sys.argv else 16

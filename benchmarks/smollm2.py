@@ -33,9 +33,9 @@ from pwagents.results.statistics import by_task
 from pwagents.schema import Task
 from pwagents.settings import BaseSettings, Kind, PumaNotebook, load_settings
 from pwagents.store import Episode
-from pwagents_old.orion.runs import OrionRuns
-from pwagents_old.orion.settings import SftNotebook
-from pwagents_old.orion.study import make_study
+from pwagents.orion.experiment import OrionRuns
+from pwagents.settings import SftNotebook
+from pwagents.orion.study import make_study
 from pwagents_old.orion.train import OrionModels
 
 # All weights; the rate is a tenth of what an adapter or the small model takes. A step is of four examples.

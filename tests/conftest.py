@@ -18,7 +18,7 @@ from pwagents.embedding import Embedder
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.settings import WorldSettings
-from pwagents_old.orion.agent import RULES
+from pwagents.orion.agent import RULES
 
 from .llm.server import ChatServer
 

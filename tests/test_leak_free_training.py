@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pwagents_old.rl.settings import GrpoSettings
+from pwagents.settings import GrpoSettings
 
 from pwagents.base_model.small import make_small_model
 from pwagents.data.amazon import load_amazon
@@ -22,11 +22,11 @@ from pwagents.puma.train import parameter_rows
 from pwagents.puma.variants import make_variants as methods_of
 from pwagents.schema import Action, Benchmark, Review, Task
 from pwagents.settings import PumaNotebook, settings_values
-from pwagents_old.orion import study as orion_study
-from pwagents_old.orion import train as orion_train
-from pwagents_old.orion.agent import belief_states
+from pwagents.orion import study as orion_study
+from pwagents.orion import train as orion_train
+from pwagents.orion.agent import belief_states
 from pwagents_old.orion.reward import RewardSettings
-from pwagents_old.orion.settings import GrpoNotebook
+from pwagents.settings import GrpoNotebook
 from pwagents_old.orion.train import OrionModels
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[1] / "../shared/data"))

@@ -9,7 +9,7 @@ from collections import Counter
 import nbformat
 import pandas as pd
 import pytest
-from pwagents_old.rl.log import read_rows
+from pwagents.rl.log import read_rows
 from safetensors.torch import load_file
 
 from pwagents.agents.methods import TRACKS
@@ -77,7 +77,7 @@ def execute(stand_ins, kernel, tmp_path):
         nbformat.write(fresh, tmp_path / "fresh.ipynb")
         executed = tmp_path / "executed.ipynb"
         with ChatServer(reply=answer) as server:
-            preset = settings_values(notebook, {"preset": "paper"}, kind_of(notebook))
+            preset = settings_values(notebook, {"preset": "paper"})
             parameters = overrides(preset, *stand_ins, server.url, output)
             parameters[group] = parameters.get(group, {}) | changes
             options = {"km": kernel, "kernel_name": "python3", "progress_bar": False}

@@ -71,7 +71,7 @@ def test_a_papermill_command_sets_what_the_notebook_has(command, monkeypatch, tm
     if "data_dir" in given:  # its files are not there
         given |= {"source": "", "data_dir": ""}
     for notebook in ("01_data", "03_benchmark") if name == "$nb" else (name,):
-        loaded = load_settings(notebook, parameters_of(notebook) | given, kind_of(notebook))
+        loaded = load_settings(notebook, parameters_of(notebook) | given)
         assert loaded.output_dir == ROOT / given["output_dir"]
 
 

@@ -30,7 +30,7 @@ from pwagents.portable import one_core
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.settings import WorldSettings
-from pwagents_old.orion.agent import PURCHASES, RULES, OrionAgent, orion_messages, orion_tools
+from pwagents.orion.agent import PURCHASES, RULES, OrionAgent, orion_messages, orion_tools
 
 from ..orion.small_study import play, state_of
 
@@ -174,7 +174,7 @@ def neighbours(messages):
 @pytest.fixture(scope="module")
 def real_messages(study):
     """Of real episodes, played by the teacher."""
-    teacher = study.teacher(0, 2)
+    teacher = make_teacher(study, 0, 2)
     ends = [play(study, teacher, task)[0][-1] for task in study.train_tasks]
     return [message for end in ends for message in orion_messages(end, SHOWN)]
 

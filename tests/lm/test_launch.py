@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from pwagents_old.rl.settings import GrpoSettings
-from pwagents_old.rl.train import train_policy
+from pwagents.settings import GrpoSettings
+from pwagents.rl.train import train_policy
 from safetensors.torch import load_file
 
 from pwagents.errors import DataError

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from pwagents_old.rl.settings import GrpoSettings, PpoSettings
+from pwagents.settings import GrpoSettings, PpoSettings
 from transformers import LlamaConfig, Qwen2Config
 
 from pwagents import settings as module

@@ -16,7 +16,7 @@ from pwagents.llm.chat import Reply
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.lm.tokens import answer_tokens, prompt_tokens, tokenize_conversation
 from pwagents.settings import INSTALL_SMOLLM2, BaseSettings
-from pwagents_old.orion.agent import orion_tools
+from pwagents.orion.agent import orion_tools
 
 from ..llm.conftest import save_model
 from .conftest import CIRCUMSTANCES

@@ -18,7 +18,7 @@ from pwagents.report.reference import REFERENCE, find_results, make_reference
 from pwagents.results import style
 from pwagents.results.drawing import draw_figure, save_figure
 from pwagents.results.figures import plot_bars, plot_intervals
-from pwagents_old.orion.figures import plot_curves, plot_scaling
+from pwagents.results.curves import plot_curves, plot_scaling
 
 ROWS = pd.DataFrame(
     {

@@ -3,14 +3,8 @@
 import pytest
 
 from pwagents.schema import TASK_TYPES
-from pwagents_old.orion.train import OrionModels
 
 from .small_study import save_tiny_model
-
-
-@pytest.fixture(scope="session")
-def models(study):
-    return OrionModels(study)
 
 
 @pytest.fixture(scope="session")

@@ -10,14 +10,13 @@ import yaml
 
 from pwagents.base_model.dialogues import dialogue_tokenizer
 from pwagents.base_model.small import make_small_model
+from pwagents.orion.agent import RULES
+from pwagents.orion.study import Study, make_study
 from pwagents.profiles.contextual import Context, ContextualProfile, ProfileLine
 from pwagents.schema import FUNCTION_OF, Action, Observation, Step, Task, Trajectory
-from pwagents.settings import plain
+from pwagents.settings import OrionSettings, plain
 from pwagents.shop.environment import Agent, BeliefState
 from pwagents.store import Episode
-from pwagents_old.orion.agent import RULES
-from pwagents_old.orion.settings import OrionSettings
-from pwagents_old.orion.study import Study, make_study
 
 CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
 GROUPS = CIRCUMSTANCES["study"]

@@ -5,21 +5,20 @@ import shutil
 
 import grimp
 import pytest
-from pwagents_old.rl.log import read_curves
-from pwagents_old.rl.settings import GrpoSettings, PpoSettings
+from pwagents_old.orion.reward import Rewards
+from pwagents_old.orion.sensitivity import play_worlds
+from pwagents_old.orion.train import RL, OrionModels, add_results, evaluator, player
 
 from pwagents.base_model.exercises import ids_and_titles
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.lm.train import not_falling, read_losses
+from pwagents.orion import train as orion_train
+from pwagents.orion.experiment import OrionRuns
+from pwagents.orion.study import make_study
 from pwagents.results.statistics import by_type_and_mean
-from pwagents_old.orion import train as orion_train
-from pwagents_old.orion.reward import Rewards
-from pwagents_old.orion.runs import OrionRuns
-from pwagents_old.orion.sensitivity import play_worlds
-from pwagents_old.orion.settings import GrpoNotebook
-from pwagents_old.orion.study import make_study
-from pwagents_old.orion.train import RL, OrionModels, add_results, evaluator, player
+from pwagents.rl.log import read_curves
+from pwagents.settings import GrpoNotebook, GrpoSettings, PpoSettings
 from pwagents_old.project import files_of_rooms
 
 from .small_study import (
@@ -179,7 +178,7 @@ ASIDE = (
 def test_every_module_that_the_trainings_run_is_in_the_code_that_their_keys_tell():
     graph = grimp.build_graph("pwagents", "pwagents_old", exclude_type_checking_imports=True)
     imported = {"pwagents_old.orion.train"} | graph.find_upstream_modules("pwagents_old.orion.train")
-    assert {"pwagents_old.orion.study", "pwagents.shop.sasrec", "pwagents_old.rl.learner"} <= imported
+    assert {"pwagents.orion.study", "pwagents.shop.sasrec", "pwagents.rl.learner"} <= imported
     covered = {file.removesuffix(".py").replace("/", ".") for file in files_of_rooms(*RL)}
     left = {module for module in imported if not {module, f"{module}.__init__"} & covered}
     assert {module.split(".")[1] for module in left} <= {*ASIDE}

@@ -4,7 +4,7 @@ import pytest
 
 from pwagents_old import project
 from pwagents_old.benchmark import own_agent
-from pwagents_old.orion.study import EPISODE
+from pwagents.orion.study import EPISODE
 from pwagents_old.orion.train import RL
 
 
