@@ -11,6 +11,7 @@ import gc
 import json
 import sys
 import time
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,11 +26,10 @@ from pwagents.llm.folder import read_config
 from pwagents.lm import complete, load, train
 from pwagents.lm.decode import BatchDecoder
 from pwagents.lm.gpu_memory import GIB, Plan, find_device, needed, without_storage
-from pwagents.schema import Action, Observation, Step, Task, Trajectory
-from pwagents.settings import DpoSettings, SftSettings
 from pwagents.rl.rollout import Rollout
-from pwagents.settings import GrpoSettings, PpoSettings
 from pwagents.rl.train import train_policy
+from pwagents.schema import Action, Observation, Step, Task, Trajectory
+from pwagents.settings import DpoSettings, GrpoSettings, PpoSettings, SftSettings
 
 ON_GPU = torch.cuda.is_available()
 LESS = 1 if ON_GPU and "--tiny" not in sys.argv else 16
@@ -78,25 +78,36 @@ def by_trl(train: Any, config: Any, plan: Plan, row: dict, again: int, base: Pat
 
 
 def by_rewards(settings: Any, again: int, base: Path, out: Path) -> dict[str, float]:
-    """Train by GRPO or PPO, every other episode paid: the second step, playing and training apart."""
-    pay = lambda episodes: {"half": [[i % 2.0] for i in range(len(episodes))]}  # noqa: E731
+    """Train by GRPO or PPO: the second step, playing and training apart."""
     tasks = [Task.model_construct(task_id=f"t{i}", type="search") for i in range(settings.prompts_per_step)]
-    train_policy(base, dialogue_tokenizer("Rules."), tasks, play, pay, settings, out)
+    train_policy(base, dialogue_tokenizer("Rules."), Random(tasks), settings, out)
     row = json.loads((out / "log.jsonl").read_text().splitlines()[-1])
     playing, plan = row["rollout_seconds"], Plan(settings, READ + WRITTEN, settings.episodes)
     row = {"s/step": row["seconds"], "tokens written/s": plan.episodes * WRITTEN / playing}
     return row | rates(QWEN, plan, row["s/step"] - playing, plan.episodes * plan.max_length, again)
 
 
-def play(model: Any, tasks: list[Task], seed: int) -> list[Rollout]:
-    """Play one turn each of random text, as long as can be (no token ends it), by our own decoder."""
-    chance = torch.Generator().manual_seed(seed)
-    prompts = torch.randint(QWEN.vocab_size, (len(tasks), READ), generator=chance).tolist()
-    with torch.inference_mode():
-        turns = BatchDecoder(model, len(tasks)).write(prompts, [1.0] * len(tasks), WRITTEN, -1, chance)
-    step = Step(action=Action(name="respond", arguments={"content": "."}), observation=Observation(text="."))
-    rest = [0] * WRITTEN, (), Trajectory(task_id="t", user_id="u", type="search", target="B", steps=(step,))
-    return [Rollout(prompts[i], ids, [1] * WRITTEN, values, *rest) for i, (ids, values) in enumerate(turns)]
+@dataclass(frozen=True)
+class Random:
+    """A game of one turn each of random text, every other episode paid."""
+
+    tasks: list[Task]
+
+    def play(self, model: Any, tokenizer: Any, tasks: list[Task], seed: int) -> list[Rollout]:
+        """Play as long as can be (no token ends a turn), by our own decoder."""
+        chance = torch.Generator().manual_seed(seed)
+        prompts = torch.randint(QWEN.vocab_size, (len(tasks), READ), generator=chance).tolist()
+        with torch.inference_mode():
+            turns = BatchDecoder(model, len(tasks)).write(prompts, [1.0] * len(tasks), WRITTEN, -1, chance)
+        action = Action(name="respond", arguments={"content": "."})
+        steps = (Step(action=action, observation=Observation(text=".")),)
+        rest = [0] * WRITTEN, (), Trajectory(task_id="t", user_id="u", type="search", target="B", steps=steps)
+        return [
+            Rollout(prompts[i], ids, [1] * WRITTEN, values, *rest) for i, (ids, values) in enumerate(turns)
+        ]
+
+    def rewards(self, episodes: Any) -> dict[str, list[list[float]]]:
+        return {"half": [[i % 2.0] for i in range(len(episodes))]}
 
 
 def candidates(base: Path, out: Path) -> dict[str, float]:

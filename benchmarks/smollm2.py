@@ -20,8 +20,12 @@ from typing import Any
 import pandas as pd
 
 from pwagents import portable
+from pwagents.base_model.dialogues import orion_base
 from pwagents.base_model.exercises import puma_base
 from pwagents.data.splits import sample_tasks
+from pwagents.orion.experiment import OrionRuns
+from pwagents.orion.study import make_study
+from pwagents.orion.train import fine_tuned, make_conversations
 from pwagents.puma.play import play
 from pwagents.puma.prompts import load_prompts
 from pwagents.puma.study import Study, load_worlds
@@ -31,12 +35,8 @@ from pwagents.report.reference import PRESET, REFERENCE, read_episodes, read_lin
 from pwagents.results.episodes import records_frame, share_of_known_ids
 from pwagents.results.statistics import by_task
 from pwagents.schema import Task
-from pwagents.settings import BaseSettings, Kind, PumaNotebook, load_settings
+from pwagents.settings import BaseSettings, load_settings
 from pwagents.store import Episode
-from pwagents.orion.experiment import OrionRuns
-from pwagents.settings import SftNotebook
-from pwagents.orion.study import make_study
-from pwagents_old.orion.train import OrionModels
 
 # All weights; the rate is a tenth of what an adapter or the small model takes. A step is of four examples.
 TUNING = {"learning_rate": 2e-4, "per_device_train_batch_size": 4}
@@ -60,7 +60,7 @@ METRICS = {"function_accuracy": "function", "step_accuracy": "step", "result_fin
 
 def puma(output: Path) -> pd.DataFrame:
     """Both steps fine-tuned on labels, without preferences: what notebook 04 calls "w/o DPO"."""
-    settings = load("04_puma", PumaNotebook, output, PUMA)
+    settings = load("04_puma", output, PUMA)
     worlds = load_worlds(settings)
     worlds = replace(worlds, tasks=sample_tasks(worlds.tasks, PUMA_TASKS, settings.seed))
     study = Study(worlds, settings, puma_base(settings, worlds.products), load_prompts())
@@ -73,19 +73,19 @@ def puma(output: Path) -> pd.DataFrame:
 
 def orion(output: Path) -> pd.DataFrame:
     """Fine-tuned on role-play: what notebook 05 calls "SFT"."""
-    settings = load("05_orion_sft", SftNotebook, output, ORION)
+    settings = load("05_orion_sft", output, ORION)
     study = make_study(settings)
-    models = OrionModels(study)
-    tuned = models.sft(models.base(), models.role_play(settings.role_play.n_trajectories).kept)
+    kept = make_conversations(study, settings.role_play.n_trajectories).kept
+    tuned = fine_tuned(study, orion_base(settings, study.benchmark.products), kept, settings.sft)
     played = OrionRuns(study).policy("SFT", tuned)
     small = from_reference("05_orion_sft", "orion", "SFT", study.held_out_hash, study.test_tasks)
     return table({settings.base.backbone: played, BaseSettings().backbone: small})
 
 
-def load(notebook: str, kind: type[Kind], output: Path, changes: Mapping[str, Any]) -> Kind:
+def load(notebook: str, output: Path, changes: Mapping[str, Any]) -> Any:
     """The settings of the preset laptop with these changes, on all that the CPU has."""
     flat = {"preset": PRESET, "output_dir": str(output.absolute()), "stored_runs_only": False}
-    return load_settings(notebook, {**flat, **changes}, kind)
+    return load_settings(notebook, {**flat, **changes})
 
 
 def from_reference(

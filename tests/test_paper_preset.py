@@ -9,15 +9,13 @@ from collections import Counter
 import nbformat
 import pandas as pd
 import pytest
-from pwagents.rl.log import read_rows
 from safetensors.torch import load_file
 
 from pwagents.agents.methods import TRACKS
 from pwagents.llm.store import ResponseStore
-from pwagents.preflight import kind_of
+from pwagents.rl.log import read_rows
 from pwagents.schema import FUNCTION_OF
 from pwagents.settings import settings_values
-from pwagents.rl.log import read_rows
 
 from .llm.server import ChatServer
 from .notebook import notebooks

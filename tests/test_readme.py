@@ -11,7 +11,6 @@ import yaml
 
 from pwagents import __main__ as shell
 from pwagents.data.synthetic import make_world
-from pwagents.preflight import kind_of
 from pwagents.report.reference import read_episodes
 from pwagents.schema import Trajectory
 from pwagents.settings import load_settings

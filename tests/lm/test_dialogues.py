@@ -26,11 +26,12 @@ from pwagents.data.synthetic import make_world
 from pwagents.llm.fence import fence
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.llm.local_model import LocalModel
+from pwagents.orion.agent import PURCHASES, RULES, OrionAgent, orion_messages, orion_tools
+from pwagents.orion.teacher import make_teacher
 from pwagents.portable import one_core
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.settings import WorldSettings
-from pwagents.orion.agent import PURCHASES, RULES, OrionAgent, orion_messages, orion_tools
 
 from ..orion.small_study import play, state_of
 

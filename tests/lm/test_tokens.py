@@ -15,8 +15,8 @@ from pwagents.errors import DataError
 from pwagents.llm.chat import Reply
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.lm.tokens import answer_tokens, prompt_tokens, tokenize_conversation
-from pwagents.settings import INSTALL_SMOLLM2, BaseSettings
 from pwagents.orion.agent import orion_tools
+from pwagents.settings import INSTALL_SMOLLM2, BaseSettings
 
 from ..llm.conftest import save_model
 from .conftest import CIRCUMSTANCES

@@ -8,7 +8,6 @@ from functools import cache
 import pytest
 import yaml
 
-from pwagents.preflight import kind_of
 from pwagents.settings import (
     COMPLETE,
     NOTEBOOKS,
@@ -101,18 +100,17 @@ def changed_by_code(kind: type[Group]) -> set[Setting]:
 
 def changed_by_somebody(kind: type[NotebookSettings]) -> set[Setting]:
     """Return what presets other than the complete one, the Makefile, the guide or code change of a class."""
-    kinds = {name: kind_of(name) for name in notebooks.NOTEBOOKS}
     found: set[Setting] = set()
-    for name, each in kinds.items():
-        complete = settings_values(name, {}, each)
+    for name, each in NOTEBOOKS.items():
+        complete = settings_values(name, {})
         for group, values in complete.items():
             if isinstance(values, dict) and "variants" in values:
                 inner = each.model_fields[group].annotation
                 found |= changed_in(inner, {"variants": values["variants"]})
         for preset in {file.stem for file in PARAMS.glob("*.yaml")} - {COMPLETE}:
-            found |= changed_in(each, settings_values(name, {"preset": preset}, each), complete)
+            found |= changed_in(each, settings_values(name, {"preset": preset}), complete)
     for name, text in re.findall(r"^FULL_(\w+) := (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.M):
-        found |= changed_in(kinds[name], yaml.safe_load(f"{{{text}}}"))
+        found |= changed_in(NOTEBOOKS[name], yaml.safe_load(f"{{{text}}}"))
     guide = (ROOT / "GUIDE.md").read_text("utf-8")
     for setting, place in settings_of(kind).items():
         name = place.rpartition(".")[2]

@@ -5,12 +5,12 @@ import re
 import nbformat
 import pandas as pd
 import pytest
+from pwagents_old.orion.views import show_tokens
 
 from pwagents.lm.tokens import Example
 from pwagents.results import tables
 from pwagents.results.viewer import show_episodes
 from pwagents.schema import Action, Observation, Product, Review, Step, Task, Trajectory
-from pwagents_old.orion.views import show_tokens
 
 RUN = "ran.push(1)"  # what each of them tries
 HOSTILE = [

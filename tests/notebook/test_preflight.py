@@ -9,7 +9,7 @@ import pytest
 
 from pwagents import preflight
 from pwagents.data import personalwab
-from pwagents.preflight import MODELS, kind_of, needs, require_weights
+from pwagents.preflight import MODELS, needs, require_weights
 from pwagents.settings import ROOT, settings_values
 
 from ..llm.server import ChatServer

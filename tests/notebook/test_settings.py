@@ -19,7 +19,6 @@ from pwagents import portable
 from pwagents import settings as module
 from pwagents.errors import SettingsError
 from pwagents.notebook import read_parameters, settings_table
-from pwagents.preflight import kind_of
 from pwagents.settings import (
     PARAMS,
     NotebookSettings,
@@ -67,12 +66,13 @@ def params(tmp_path, monkeypatch):
     """The folder of two presets."""
     (tmp_path / "laptop.yaml").write_text(LAPTOP)
     (tmp_path / "smoke.yaml").write_text(SMOKE)
-    monkeypatch.setattr(module, "PARAMS", tmp_path)
+    monkeypatch.setattr(module.load, "PARAMS", tmp_path)
+    monkeypatch.setitem(module.NOTEBOOKS, "toy", Toy)
     return tmp_path
 
 
-def load(kind=Toy, **parameters):
-    return load_settings("toy", {**CELL, **parameters}, kind)
+def load(**parameters):
+    return load_settings("toy", {**CELL, **parameters})
 
 
 @pytest.mark.parametrize(("is_portable", "gpus"), [(True, ""), (False, "0,1")])
@@ -249,8 +249,8 @@ def test_a_misspelt_parameter_of_papermill_stops_the_run_before_any_work(tmp_pat
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_an_opened_notebook_runs_on_laptops_values_and_reads_them_alone(notebook):
     """The parameters cell lists every group and changes nothing: JupyterLab and `make` run the same."""
-    given, kind = notebooks.parameters_of(notebook)
-    assert load_settings(notebook, given, kind) == load_settings(notebook, {}, kind)
+    given, kind = notebooks.parameters_of(notebook), module.NOTEBOOKS[notebook]
+    assert load_settings(notebook, given) == load_settings(notebook, {})
     flat = {"preset", "source", "data_dir", "output_dir", "seed"}
     listed = flat | {*kind.model_fields} - {"portable", "engine"}
     assert listed - {*given} <= {"stored_runs_only"} and {*given} <= listed  # the tour has no stored runs
@@ -288,7 +288,7 @@ def keys(values, path=()):
 def test_a_file_sets_nothing_that_nobody_reads():
     """A notebook passes over groups that it lacks, and all would pass over a misspelt one."""
     keys_of = {name: {*keys(plain(load_settings(name, {})))} for name in NOTEBOOKS}
-    sections = {name: kind_of(name).SECTION for name in NOTEBOOKS}
+    sections = {name: module.NOTEBOOKS[name].SECTION for name in NOTEBOOKS}
     for preset in ("laptop", "smoke", "paper"):
         file = yaml.safe_load((PARAMS / f"{preset}.yaml").read_text("utf-8"))
         assert {*file} <= {"all", "orion", *NOTEBOOKS}

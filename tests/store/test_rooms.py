@@ -1,11 +1,11 @@
 """The keys of the old package: which files its rooms are, in both packages."""
 
 import pytest
+from pwagents_old.orion.train import RL
 
+from pwagents.orion.study import EPISODE
 from pwagents_old import project
 from pwagents_old.benchmark import own_agent
-from pwagents.orion.study import EPISODE
-from pwagents_old.orion.train import RL
 
 
 @pytest.mark.parametrize("rooms", [own_agent._PLAYED, EPISODE, RL])
