@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
 GIB = 2**30
-SCORED_AT_ONCE = 1024  # tokens of episodes whose logits exist at once (pwagents_old.rl.loss)
+SCORED_AT_ONCE = 1024  # tokens of episodes whose logits exist at once (pwagents.rl.loss)
 TILE = 4096 * 32768  # tokens x vocabulary whose logits TRL's fine-tuning holds at once on a GPU (TRL 1.16)
 
 

@@ -14,8 +14,7 @@ from pwagents.results.drawing import FORMATS, PLOTS, draw_figure, write_figure
 from pwagents.results.style import add_style
 
 FOLDER = "redrawn"  # of a preset: what a notebook showed stays as it was
-# Functions of notebooks 05 to 09, until these move.
-PLOTS |= {n: f"pwagents_old.orion.figures:plot_{n}" for n in ("base", "results", "scaling", "curves")}
+# Functions of notebook 09, until it moves.
 PLOTS |= {name: f"pwagents_old.persona2web.figures:plot_{name}" for name in ("dials", "funnel", "levels")}
 PLOTS["web_year"] = "pwagents_old.persona2web.figures:plot_year"
 
