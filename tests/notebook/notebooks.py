@@ -15,7 +15,7 @@ FEW = {"n_users": 20, "n_products": 300, "population": 20, "history": [8, 20]}
 ORION = {
     "data": FEW,
     "base": {"steps": 2},
-    "study": {"training_users": 8, "eval_tasks": 9},
+    "study": {"training_users": 8, "eval_tasks": 6},
     "role_play": {"n_trajectories": 6, "ladder": [0, 2], "ladder_tasks": 6, "success_rank": 10},
     "sft": {"trainer": {"max_steps": 3}},
     "play": {"turn_tokens": 16, "episode_tokens": 200},

@@ -209,8 +209,10 @@ def test_every_module_that_runs_while_a_result_is_decided_is_in_its_key(monkeypa
             if getattr(sys.modules[name], function.__name__, None) is function:
                 monkeypatch.setattr(sys.modules[name], function.__name__, traced)
     parameters = {"preset": "smoke", "output_dir": str(tmp_path)} | QUICK[notebook]
-    if "play" in parameters:
-        parameters["play"] = parameters["play"] | {"worlds": []}  # tracing takes long: one world will do
+    for group in ("play", "rl"):
+        if "worlds" in parameters.get(group, {}):
+            parameters[group] = parameters[group] | {"worlds": []}  # tracing takes long: one world will do
+    monkeypatch.setattr("joblib.cpu_count", lambda: 1)  # other processes are not traced
     namespace = {"display": lambda shown: None}
     for cell in code_cells:
         exec(re.sub(r"globals\(\)", repr(parameters), cell.source), namespace)
