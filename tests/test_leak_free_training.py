@@ -10,16 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-<<<<<<< HEAD
-from pwagents_old.orion import study as orion_study
-from pwagents_old.orion import train as orion_train
-from pwagents_old.orion.agent import belief_states
-from pwagents_old.orion.reward import RewardSettings
-from pwagents_old.orion.settings import GrpoNotebook
-from pwagents_old.orion.train import OrionModels
-from pwagents_old.rl.settings import GrpoSettings
-=======
->>>>>>> otests
 
 from pwagents.base_model.small import make_small_model
 from pwagents.data.amazon import load_amazon
@@ -34,11 +24,7 @@ from pwagents.puma.study import Study, load_worlds
 from pwagents.puma.train import parameter_rows
 from pwagents.puma.variants import make_variants as methods_of
 from pwagents.schema import Action, Benchmark, Review, Task
-<<<<<<< HEAD
-from pwagents.settings import PumaNotebook, settings_values
-=======
 from pwagents.settings import NOTEBOOKS, settings_values
->>>>>>> otests
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[1] / "../shared/data"))
 REAL = DATA / "amazon_reviews_2023"

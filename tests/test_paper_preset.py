@@ -13,10 +13,6 @@ from safetensors.torch import load_file
 
 from pwagents.agents.methods import TRACKS
 from pwagents.llm.store import ResponseStore
-<<<<<<< HEAD
-from pwagents.preflight import kind_of
-=======
->>>>>>> otests
 from pwagents.rl.log import read_rows
 from pwagents.schema import FUNCTION_OF
 from pwagents.settings import settings_values

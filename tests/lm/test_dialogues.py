@@ -16,7 +16,6 @@ from itertools import pairwise
 
 import pytest
 import torch
-from pwagents_old.orion.agent import PURCHASES, RULES, OrionAgent, orion_messages, orion_tools
 
 from pwagents.base_model import dialogues
 from pwagents.base_model.dialogues import SHOWN, DialogueText

@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pwagents_old.orion.agent import RULES
 from transformers import Qwen2ForCausalLM
 
 from pwagents.agents.replies import read_turn
@@ -18,10 +17,7 @@ from pwagents.base_model.pretrain import ALL_STEPS, CHECK_EVERY, LOG, Lesson, co
 from pwagents.base_model.small import CONTEXT, LAYERS, make_small_model, make_tokenizer, with_copying_layers
 from pwagents.llm.chat import Reply
 from pwagents.llm.folder import dropped_by_template, read_tokenizer
-<<<<<<< HEAD
-=======
 from pwagents.orion.agent import RULES
->>>>>>> otests
 
 TOKENIZER = dialogue_tokenizer(RULES)
 WORDS = st.lists(st.sampled_from(sorted(shop_words())), min_size=1, max_size=8).map(" ".join)

@@ -7,7 +7,6 @@ from itertools import groupby
 
 import pytest
 import torch
-from pwagents_old.orion.agent import orion_tools
 
 from pwagents.agents.replies import read_turn
 from pwagents.base_model import smollm2

@@ -6,17 +6,13 @@ from html import escape
 import nbformat
 import pandas as pd
 import pytest
-from pwagents_old.orion.views import show_tokens
 
 from pwagents.lm.tokens import Example
 from pwagents.results import tables
 from pwagents.results.viewer import show_episodes
 from pwagents.schema import Action, Observation, Product, Review, Step, Task, Trajectory
-<<<<<<< HEAD
-=======
 
 from .notebooks import cells_of
->>>>>>> otests
 
 RUN = "ran.push(1)"  # what each of them tries
 HOSTILE = [

@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from pwagents_old.orion.agent import RULES
-from pwagents_old.orion.settings import OrionSettings
-from pwagents_old.orion.study import Study, make_study
 
 from pwagents.base_model.dialogues import dialogue_tokenizer
 from pwagents.base_model.small import make_small_model

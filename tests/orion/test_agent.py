@@ -4,15 +4,11 @@ import json
 from dataclasses import replace
 
 import pytest
-<<<<<<< HEAD
-from pwagents_old.orion.agent import (
-=======
 
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
 from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.orion.agent import (
->>>>>>> otests
     FUNCTIONS,
     LONGEST,
     RULES,
@@ -28,15 +24,6 @@ from pwagents.profiles.clusters import Cluster
 from pwagents.profiles.contextual import Context, ContextualProfile, Purchase
 from pwagents.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 from pwagents.results.composing import who_does_the_work
-from pwagents.schema import FUNCTION_OF, Behavior, Review, Trajectory, UserProfile
-from pwagents.shop.environment import UserReply, full_text
-
-from pwagents.agents.replies import read_turn
-from pwagents.llm.chat import Reply
-from pwagents.llm.fence import CLOSE, OPEN
-from pwagents.profiles.clusters import Cluster
-from pwagents.profiles.contextual import Context, ContextualProfile, Purchase
-from pwagents.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 from pwagents.schema import FUNCTION_OF, Behavior, Review, Trajectory, UserProfile
 from pwagents.shop.environment import UserReply, full_text
 

@@ -6,10 +6,6 @@ from itertools import groupby
 
 import pytest
 import torch
-from pwagents_old.orion import play as decoder_module
-from pwagents_old.orion.agent import OrionAgent, orion_messages
-from pwagents_old.orion.play import next_actions, orion_example, play_rollouts
-from pwagents_old.orion.settings import Decoding
 
 from pwagents.base_model.smollm2 import CHAT_TEMPLATE
 from pwagents.errors import InfrastructureError

@@ -3,8 +3,6 @@
 from contextlib import nullcontext
 
 import pytest
-from pwagents_old.orion.reward import Success, has_succeeded
-from pwagents_old.orion.role_play import Played, play_roles
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
 from pwagents.orion.reward import has_succeeded

@@ -3,11 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-<<<<<<< HEAD
-from pwagents_old.orion import train as orion_train
-from pwagents_old.orion.baselines import play_baselines
-from pwagents_old.orion.references import (
-=======
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
 from pwagents.llm.make import Models
@@ -16,7 +11,6 @@ from pwagents.orion.baselines import BASELINES, play_baselines
 from pwagents.orion.experiment import OrionRuns
 from pwagents.orion.judge import judge_of
 from pwagents.orion.references import (
->>>>>>> otests
     CONTENT,
     INSTRUCTION,
     KNOWS,
@@ -31,9 +25,6 @@ from pwagents.orion.train import count_questions, play_ladder
 from pwagents.results.episodes import records_frame
 from pwagents.results.orion import orion_frame
 from pwagents.settings import GrpoNotebook
-
-from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
-from pwagents.results.papers import ORION
 
 from ..llm.server import ChatServer
 from ..paper_standins import answer

@@ -4,21 +4,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-<<<<<<< HEAD
-from pwagents_old.orion.sensitivity import SensitivityNotebook
-from pwagents_old.orion.settings import AblationsNotebook, GrpoNotebook, SftNotebook
-from pwagents_old.orion.train import base_size
-from transformers import AutoModelForCausalLM
-=======
->>>>>>> otests
 
 from pwagents.base_model.small import make_small_model, with_copying_layers
 from pwagents.results.seeds import MUST_EXCEED
-<<<<<<< HEAD
-from pwagents.settings import load_settings
-=======
 from pwagents.settings import BASE_MODELS, load_settings
->>>>>>> otests
 
 from .small_study import cases
 

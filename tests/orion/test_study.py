@@ -4,10 +4,6 @@ import json
 import pickle
 
 import pytest
-from pwagents_old.orion import study as orion_study
-from pwagents_old.orion.agent import PURCHASES
-from pwagents_old.orion.settings import GrpoNotebook
-from pwagents_old.orion.study import make_study
 
 from pwagents.data import load_benchmark
 from pwagents.orion import study as orion_study

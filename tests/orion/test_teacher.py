@@ -1,8 +1,6 @@
 """The teacher by rules: what it asks, what it calls with, and that it sees no more than S_t."""
 
 import pytest
-from pwagents_old.orion.judge import LlmJudge
-from pwagents_old.orion.teacher import OfflineTeacher
 
 from pwagents.llm.chat import Reply
 from pwagents.orion.judge import LlmJudge, judge_of

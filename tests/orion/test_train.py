@@ -4,24 +4,6 @@ import os
 import shutil
 
 import pytest
-<<<<<<< HEAD
-from pwagents_old.orion import train as orion_train
-from pwagents_old.orion.reward import Rewards
-from pwagents_old.orion.runs import OrionRuns
-from pwagents_old.orion.sensitivity import play_worlds
-from pwagents_old.orion.settings import GrpoNotebook
-from pwagents_old.orion.study import make_study
-from pwagents_old.orion.train import RL, OrionModels, add_results, evaluator, player
-from pwagents_old.project import files_of_rooms
-from pwagents_old.rl.log import read_curves
-from pwagents_old.rl.settings import GrpoSettings, PpoSettings
-
-from pwagents.base_model.exercises import ids_and_titles
-from pwagents.errors import DataError, NotEvaluableError
-from pwagents.llm.folder import read_model, read_tokenizer
-from pwagents.lm.train import not_falling, read_losses
-from pwagents.results.statistics import by_type_and_mean
-=======
 
 from pwagents.base_model import dialogues
 from pwagents.base_model.dialogues import dialogue_text, orion_base
@@ -37,7 +19,6 @@ from pwagents.orion.train import fine_tuned, game_of, make_conversations, reinfo
 from pwagents.rl.log import read_curves
 from pwagents.rl.rollout import play_batch
 from pwagents.settings import GrpoNotebook
->>>>>>> otests
 
 from .small_study import (
     CIRCUMSTANCES,

@@ -5,9 +5,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from pwagents_old.orion import views
-from pwagents_old.orion.control import FOREIGN, NONE, OWN
-from pwagents_old.orion.figures import plot_curves, plot_scaling
 
 from pwagents.orion.variations import FOREIGN, NONE, OWN
 from pwagents.results.curves import plot_curves, plot_scaling
@@ -23,11 +20,8 @@ from pwagents.results.orion import (
 from pwagents.results.seeds import by_seed, format_seeds, means_by_seed
 from pwagents.results.statistics import trained_differences
 from pwagents.results.tables import format_differences
-<<<<<<< HEAD:tests/orion/test_views.py
-=======
 from pwagents.settings import load_settings
 from pwagents.users.rules import RuleUser
->>>>>>> otests:tests/results/test_orion.py
 
 from ..orion.small_study import call, step
 

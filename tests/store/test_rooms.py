@@ -2,20 +2,11 @@
 
 import pytest
 from pwagents_old import project
-<<<<<<< HEAD
-from pwagents_old.orion.study import EPISODE
-from pwagents_old.orion.train import RL
-
-
-@pytest.mark.parametrize("rooms", [EPISODE, RL])
-def test_each_room_is_there_and_what_moved_from_it_counts(rooms):
-=======
 from pwagents_old.benchmark import own_agent
 
 
 def test_each_room_is_there_and_what_moved_from_it_counts():
     rooms = own_agent._PLAYED
->>>>>>> otests
     files = project.files_of_rooms(*rooms)
     assert {"pwagents/schema.py", "pwagents/embedding.py", "pwagents/shop/search.py"} <= {*files}
     assert not any(file.endswith("/views.py") for file in files)
