@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from pwagents.orion.baselines import BASELINES
 from pwagents.results.papers import (
-    ORION,
     below_paper,
     load_targets,
     paper_table,
@@ -162,10 +162,10 @@ def test_an_episode_without_a_score_does_not_count_and_its_mean_has_no_rank():
 
 def test_models_with_the_papers_prompts_stand_below_and_those_that_did_not_play_say_what_they_need():
     trained = below_paper(pd.DataFrame(), "Orion", "Table 1", "", "", ["Orion (Ours)"])
-    played = pd.concat([episodes(*ORION).assign(model=name) for name in ("gpt-4.1", "some/other")])
+    played = pd.concat([episodes(*BASELINES).assign(model=name) for name in ("gpt-4.1", "some/other")])
     table = with_prompted(trained, played, "embedded world").droplevel(1, axis=1)
     ours, absent = (table[table["source"] == source] for source in ("here", "not run"))
-    assert ours["row"].tolist() == [f"{name} ({of})" for name in ("gpt-4.1", "some/other") for of in ORION]
+    assert ours["row"].tolist() == [f"{name} ({of})" for name in ("gpt-4.1", "some/other") for of in BASELINES]
     assert set(ours["n"]) == {6} and table["row"].iloc[15] == "Orion (Ours)"
     assert absent["backbone"].tolist() == 5 * ["DeepSeek-V3"] + 5 * ["Qwen2.5"]
     assert absent["needs"].str.contains("OPENAI_API_KEY.*06_orion_grpo.*policies: .openai:").all()
