@@ -36,7 +36,7 @@ CODE = (
     *(f"llm.{name}" for name in ("prompts", "replies")),
     *(f"lm.{name}" for name in ("decode", "tokens")),
     *(f"profiles.{name}" for name in ("catalogue", "clusters", "global_micro", "llm", "offline", "types")),
-    *(f"orion.{name}" for name in ("agent", "play", "study", "experiment")),
+    *(f"orion.{name}" for name in ("agent", "play", "study", "experiment", "variations")),
     "profiles.update",
     "rl.rollout",
     "shop.score",

@@ -23,7 +23,7 @@ from pwagents.profiles.catalogue import (
     find_bands,
     spaced_words,
 )
-from pwagents.schema import FUNCTION_OF, Action, Step, TaskType
+from pwagents.schema import FUNCTION_OF, Action, Step, Task, TaskType
 from pwagents.seeds import derive_seed
 from pwagents.shop.environment import Agent, BeliefState
 from pwagents.words import content_words, kind_of
@@ -232,3 +232,8 @@ def rule_teacher(study: "Study", number: int, questions: int) -> OfflineTeacher:
     """Return the teacher by rules, whoever plays the role."""
     own_seed = derive_seed(study.seed, "teacher", str(number))
     return OfflineTeacher(study.catalogue, own_seed, study.identify, questions)
+
+
+def for_every_task(agent: Agent) -> Callable[[Task], Agent]:
+    """Return what gives each task the same agent."""
+    return lambda task: agent

@@ -32,7 +32,7 @@ from pwagents.orion.play import orion_example
 from pwagents.orion.reward import episode_returns
 from pwagents.orion.role_play import Played, RolePlay, play_roles
 from pwagents.orion.study import Study, make_study, role_facts
-from pwagents.orion.teacher import make_teacher, rule_teacher
+from pwagents.orion.teacher import for_every_task, make_teacher, rule_teacher
 from pwagents.rl.train import train_policy
 from pwagents.schema import Action, Split
 from pwagents.settings import OrionSettings, ReinforcedNotebook, RlSettings, SftSettings, deciding, plain
@@ -81,8 +81,8 @@ def play_ladder(study: Study, split: Split) -> tuple[OrionRuns, dict[int, list[E
     tried = sample_tasks(tasks, played.ladder_tasks, study.seed)
     runs, rungs = OrionRuns(study, tasks=tried, file="runs/orion_ladder.jsonl"), {}
     for n in sorted(played.ladder):
-        teacher = rule_teacher(study, 0, n)
-        rungs[n] = runs.agent(f"{n} questions", lambda _, teacher=teacher: teacher, {"questions": n}, TEACHER)
+        teacher = for_every_task(rule_teacher(study, 0, n))
+        rungs[n] = runs.agent(f"{n} questions", teacher, {"questions": n}, TEACHER)
     return runs, rungs
 
 
