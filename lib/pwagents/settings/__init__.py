@@ -58,4 +58,4 @@ from pwagents.settings.shared import (
     WorldSettings,
     deciding,
 )
-from pwagents.settings.web import HistorySettings, QuerySettings, WebNotebook
+from pwagents.settings.web import Dials, HistorySettings, QuerySettings, WebNotebook
