@@ -105,14 +105,11 @@ def test_tokens_are_drawn_by_their_probabilities():
     assert drawn.tolist() == pytest.approx([*(expected / expected.sum()).tolist(), 0], abs=0.03)
 
 
-def test_a_call_is_parsed_also_where_it_is_cut_and_a_stop_text_is_cut_off(telling_model):
-    for sampling, *expected in (
-        ({"max_tokens": 50}, "Let me look.", ['{"query": "coat"}'], "tool_calls"),
-        ({"max_tokens": 4}, "Let me look.", ['{"query":'], "length"),
-        ({"stop": ["look", "<tool_call>"]}, "Let me", [], "stop"),
-    ):
-        reply = LocalModel(telling_model).complete(HI, [TOOL], temperature=0, **sampling)
-        assert [reply.text, [call.arguments for call in reply.tool_calls], reply.finish_reason] == expected
+def test_a_call_is_parsed_also_where_it_is_cut(telling_model):
+    for limit, *expected in ((50, '{"query": "coat"}', "tool_calls"), (4, '{"query":', "length")):
+        reply = LocalModel(telling_model).complete(HI, [TOOL], temperature=0, max_tokens=limit)
+        (call,) = reply.tool_calls
+        assert [reply.text, call.arguments, reply.finish_reason] == ["Let me look.", *expected]
 
 
 def test_a_conversation_with_calls_and_results_is_rendered_and_a_control_token_is_mere_text(model):

@@ -53,7 +53,7 @@ def keys_after(monkeypatch):
     [
         ("results/episodes.py", "refused by its model", "refused by the model"),  # a label
         ("results/style.py", "import", "import os, "),  # a figure's looks
-        ("settings.py", "Name of the endpoint", "The name of the endpoint"),  # a meaning
+        ("settings/group.py", "Name of the endpoint", "The name of the endpoint"),  # a meaning
         ("errors.py", "expected {}", "we expected {}"),  # an error message
         ("agents/offline.py", '"""Rule-based agents', '"""Agents by rules'),  # a docstring of what decides
         ("shop/search.py", "import ", "# A comment.\nimport "),

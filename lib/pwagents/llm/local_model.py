@@ -1,8 +1,4 @@
-"""A transformers model in this process: greedy or sampled replies, one by one or in batches.
-
-:class:`LocalModel` is the model behind ``local:FOLDER``; other decoders use the model in memory
-(:class:`Loaded`), too.
-"""
+"""A transformers model in this process (``local:FOLDER``); other decoders use it in memory, too."""
 
 import hashlib
 import json
@@ -23,25 +19,20 @@ from pwagents.files import file_hash
 from pwagents.llm.chat import ChatModel, Reply, Request, alternating, key_of
 from pwagents.llm.failures import ContextTooLongError, RefusedError, one_line
 from pwagents.llm.fence import without_control_tokens
-from pwagents.llm.folder import dropped_by_template, read_model, read_tokenizer
+from pwagents.llm.folder import ADAPTER, dropped_by_template, read_model, read_tokenizer
 from pwagents.schema import Record, Usage
 from pwagents.seeds import derive_seed
 
 # What decides a reply; checkpoints hold other files besides (optimizer state, logs).
-_MODEL_FILES = (
-    "*.safetensors", "*config.json", "*.jinja", "tokenizer*", "vocab*", "merges*", "*tokens*.json",
-)  # fmt: skip
+_FILES = ("*.safetensors", "*config.json", "*.jinja", "tokenizer*", "vocab*", "merges*", "*tokens*.json")
 
 
 class LocalModel(ChatModel):
     """A causal language model from a folder, loaded at the first call; on the GPU if there is one.
 
-    A reply depends on its request alone, sampled ones too: the noise of each comes from its own key. In a
-    batch, sums may differ in the last bit from those of a request alone, which can matter only where two
-    tokens are all but equally likely.
-
-    Of the model's generation_config only the end tokens count: what else stands there (top_k, repetition
-    penalty) is no part of a request and would change replies unseen.
+    A reply depends on its request alone, sampled ones too: the noise of each comes from its own key. (In a
+    batch, sums may differ in the last bit.) Of the model's generation_config only the end tokens count: top_k
+    or a repetition penalty there are no part of a request and would change replies unseen.
 
     :meth:`reply` raises ContextTooLongError for a prompt that fills the context; RefusedError for a sampling
     setting that is unknown or out of range, a broken model, a chat template that fails or drops functions;
@@ -60,7 +51,7 @@ class LocalModel(ChatModel):
     def name(self) -> str:
         """Return the folder's name and a hash of the model in it: another training, another name."""
         digest = hashlib.sha256()
-        for path in sorted({path for pattern in _MODEL_FILES for path in self.folder.glob(pattern)}):
+        for path in sorted({path for pattern in _FILES for path in self.folder.glob(pattern)}):
             digest.update(f"{path.name} {_content_hash(path)}\n".encode())
         return f"{self.folder.resolve().name}@{digest.hexdigest()[:12]}"
 
@@ -105,9 +96,8 @@ class LocalModel(ChatModel):
         """Return token ids of the conversation in the model's chat template, up to the model's turn."""
         tokenizer, tools = self.loaded.tokenizer, list(request.tools) or None
         if tools and self.loaded.dropped:
-            dropped = ", ".join(self.loaded.dropped)
-            text = f"{self.name}: the chat template cannot tell a conversation with tools: {dropped}"
-            raise RefusedError(text)
+            text = f"{self.name}: the chat template cannot tell a conversation with tools: "
+            raise RefusedError(text + ", ".join(self.loaded.dropped))
 
         # A copy, without halves of surrogate pairs, which tokenizers refuse, and without control tokens: a
         # title that holds "<|im_end|>" must not end the turn that quotes it. Templates want arguments as
@@ -153,8 +143,6 @@ class LocalModel(ChatModel):
                     max_new_tokens=max(job.space for job in jobs),
                     do_sample=False,  # sampling is the noise of sampler
                     logits_processor=sampler(sampling, [job.seed for job in jobs]),
-                    stop_strings=list(sampling.stops) or None,
-                    tokenizer=loaded.tokenizer,
                 )
         except torch.OutOfMemoryError as error:
             raise InfrastructureError(f"{self.name}: {error}; a smaller batch_size may do") from None
@@ -163,13 +151,11 @@ class LocalModel(ChatModel):
             row = row[: job.space]
             end = next((i for i, token in enumerate(row) if token in loaded.ends), None)
             # Special tokens stay: some tokenizers count <tool_call> among them.
-            text = loaded.tokenizer.decode(row[:end], skip_special_tokens=False)
-            cut = min((i for stop in sampling.stops if (i := text.find(stop)) >= 0), default=None)
-            ends_itself = end is not None and cut is None
-            tokens = len(row[:end]) + ends_itself  # the end token is counted, as endpoints do
+            text = loaded.tokenizer.decode(row[:end], skip_special_tokens=False).strip()
+            tokens = len(row) if end is None else end + 1  # the end token is counted, as endpoints do
             usage = Usage(calls=1, prompt_tokens=len(job.prompt), completion_tokens=tokens)
-            reason = "length" if end is None and cut is None else "stop"
-            replies.append(Reply(text=text[:cut].strip(), finish_reason=reason, usage=usage))
+            reason = "length" if end is None else "stop"
+            replies.append(Reply(text=text, finish_reason=reason, usage=usage))
         return replies
 
 
@@ -179,12 +165,7 @@ class Sampling(Record):
     temperature: float = Field(1.0, ge=0)
     top_p: float = Field(1.0, gt=0, le=1)
     max_tokens: int = Field(1024, ge=1)
-    stop: str | tuple[str, ...] = ()
     seed: int = 0
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        return (self.stop,) if isinstance(self.stop, str) else self.stop
 
 
 def sampler(sampling: Sampling, seeds: Sequence[int]):
@@ -212,15 +193,14 @@ def sampler(sampling: Sampling, seeds: Sequence[int]):
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model in memory; ``lock`` lets one thread at a time use it. ``context`` in tokens. ``dropped``: see
-    :func:`pwagents.llm.folder.dropped_by_template`."""
+    """A model in memory; ``lock`` lets one thread at a time use it."""
 
     model: Any
     tokenizer: Any
     pad: int
     ends: frozenset[int]
-    context: int
-    dropped: list[str]
+    context: int  # tokens
+    dropped: list[str]  # by the chat template
     lock: threading.Lock
 
 
@@ -254,11 +234,11 @@ def _load(folder: Path) -> Loaded:
 
 @dataclass(frozen=True)
 class _Job:
-    """A request made ready: its prompt's ids, settings, room for new tokens, and seed."""
+    """A request made ready."""
 
     prompt: list[int]
     sampling: Sampling
-    space: int
+    space: int  # for new tokens
     seed: int
 
     @property
@@ -268,12 +248,10 @@ class _Job:
 
 
 def _content_hash(path: Path) -> str:
-    """Return SHA-256 of a file of a model.
-
-    An adapter names its base by a path of this machine, of which the folder's name alone counts, and its
-    modules in the random order of a set.
-    """
-    if path.name == "adapter_config.json":
+    """Return SHA-256 of a file of a model."""
+    # An adapter names its base by a path of this machine, of which the folder's name alone counts, and its
+    # modules in the random order of a set.
+    if path.name == ADAPTER:
         config = json.loads(path.read_text("utf-8"))
         config["base_model_name_or_path"] = Path(config.get("base_model_name_or_path") or "").name
         if isinstance(modules := config.get("target_modules"), list):

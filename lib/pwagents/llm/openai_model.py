@@ -1,8 +1,7 @@
 """Models behind an endpoint that speaks OpenAI's chat protocol: OpenAI, DeepSeek, vLLM, Ollama and others.
 
-:meth:`OpenAIModel.reply` writes a request in the endpoint's way, sends it and reads the answer. What an
-endpoint does not accept is learned from its refusals: a sampling parameter is left out or renamed, or the
-roles are made user and assistant in turns. What was learned holds for all later calls and is noted.
+What an endpoint does not accept is learned from its refusals: a sampling parameter is left out or renamed, or
+the roles are made user and assistant in turns. It holds for all later calls, and tables note it.
 """
 
 import json
@@ -21,7 +20,8 @@ from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel, Reply, Request, alternating
 from pwagents.llm.endpoints import open_client, proxy_of
 from pwagents.llm.failures import (
-    FINAL,
+    ContentFilterError,
+    ContextTooLongError,
     EndpointError,
     Failure,
     RefusedError,
@@ -39,13 +39,11 @@ LONG_PROMPT, BYTES_A_TOKEN = 2000, 12
 _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 # What passes with no time: a certificate that is not trusted, no TLS there, a proxy that lets nobody through.
 _NEVER = re.compile(r"CERTIFICATE_VERIFY_FAILED|WRONG_VERSION_NUMBER|\A40[37]\b")
-_TRIAL = Request(
-    messages=(
-        {"role": "system", "content": "Answer in one word."},
-        {"role": "user", "content": "Are you there?"},
-    ),
-    sampling={"max_tokens": 256},  # a thought may come first
+_QUESTION = (
+    {"role": "system", "content": "Answer in one word."},
+    {"role": "user", "content": "Are you there?"},
 )
+_TRIAL = Request(messages=_QUESTION, sampling={"max_tokens": 256})  # a thought may come first
 
 
 class OpenAIModel(ChatModel):
@@ -53,14 +51,12 @@ class OpenAIModel(ChatModel):
 
     Failures that may pass (rate limit, server error, time-out, dropped connection, an answer that is no chat
     completion) are tried again, with exponential back-off and jitter, not before the server's Retry-After.
-    Unusable replies (malformed tool JSON, cut off, empty) are returned: what to do is for who asked. Tokens
-    that the endpoint does not report are counted as a third of the bytes, more than tokenizers make of them.
+    Unusable replies (malformed tool JSON, cut off, empty) are returned: what to do is for who asked.
 
     Args:
         name: the model's name at the endpoint.
         base_url: the endpoint; "" for the one in OPENAI_BASE_URL, else OpenAI's own.
         endpoint: its name, by which stored replies differ; "" for :func:`endpoint_name` of the URL.
-        budget: limits what calls cost.
         workers: calls under way at once, at most; fewer while the endpoint is congested.
         attempts: how often a call is tried in all.
     """
@@ -86,11 +82,7 @@ class OpenAIModel(ChatModel):
         self._lock = threading.Lock()
 
     def try_out(self) -> None:
-        """Ask one short question, before any work.
-
-        Raises:
-            InfrastructureError: as of :meth:`reply`, after two attempts.
-        """
+        """Ask one short question, twice at most, before any work; errors are those of :meth:`reply`."""
         self.reply(_TRIAL, 2)
 
     def reply(self, request: Request, attempts: int | None = None) -> Reply:
@@ -129,8 +121,7 @@ class OpenAIModel(ChatModel):
                     raise EndpointError(text) from None
                 # Full jitter: threads that failed together must not come back together. On top of what the
                 # server asks for, never before. Not seeded: it decides when a reply is made, not which.
-                back_off = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (attempt - 1))
-                wait = failure.wait + random.random() * back_off
+                wait = failure.wait + random.random() * min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (attempt - 1))
             time.sleep(wait)  # without a slot: others may call meanwhile
             attempt += 1
 
@@ -157,10 +148,9 @@ class OpenAIModel(ChatModel):
             # chat.completions.create would check every message's fields, at twice the CPU time.
             answer = self._client.post("/chat/completions", cast_to=Response, content=content)
         except openai.APIStatusError as error:
-            answer = error.response
-            body = read_json(answer.content, self._secrets)
-            # The client's error holds the server's words unabridged.
-            raise sort_failure(error.status_code, body, answer.headers, sampling) from None
+            answer = error.response  # which holds the server's words unabridged
+            words = read_json(answer.content, self._secrets)
+            raise sort_failure(error.status_code, words, answer.headers, sampling) from None
         except openai.APITimeoutError:
             raise Failure("congested", "no answer in time") from None
         except openai.APIConnectionError as error:
@@ -189,7 +179,7 @@ class OpenAIModel(ChatModel):
     def _final(self, failure: Failure, request: Request) -> Exception:
         """Return the error of a failure that no further attempt mends."""
         text = self._named(failure.text)
-        trial = request.model_copy(update={"messages": _TRIAL.messages})
+        trial = request.model_copy(update={"messages": _QUESTION})
         if request == trial:  # a short question is refused for no task's sake
             return RefusedError(text)
         # Is it this request that is rejected, or are all of its kind? A short one shows it.
@@ -197,7 +187,8 @@ class OpenAIModel(ChatModel):
             with suppress(RefusedError):
                 self.reply(trial, 2)
                 return RejectedError(text)
-        return FINAL.get(failure.kind, RefusedError)(text)
+        kinds = {"too_long": ContextTooLongError, "filtered": ContentFilterError}
+        return kinds.get(failure.kind, RefusedError)(text)
 
     def _named(self, text: str) -> str:
         """Return a text with model and host before it, on one line."""
@@ -215,9 +206,8 @@ class OpenAIModel(ChatModel):
 class Limiter:
     """Slots for calls, shared by threads: as many as the endpoint bears.
 
-    Endpoints do not say how many they bear, and it changes with what others ask of them. So the limit is
-    found as TCP finds its window: it starts at ``most``, a congested call (rate limit, time-out) halves it,
-    and as many good calls as there are slots add one. Clients that do so come to share an endpoint fairly.
+    Endpoints do not say how many they bear, so the limit is found as TCP finds its window: a congested call
+    (rate limit, time-out) halves it, and as many good calls as there are slots add one.
     """
 
     def __init__(self, most: int):
@@ -236,19 +226,19 @@ class Limiter:
         with self._freed:
             self._freed.wait_for(lambda: self._under_way < self.slots)
             self._under_way += 1
-            halvings, is_congested, is_good = self._halvings, False, False
+            halvings, outcome = self._halvings, ""
         try:
             yield
-            is_good = True
+            outcome = "good"
         except Failure as failure:
-            is_congested = failure.kind == "congested"
+            outcome = failure.kind
             raise
         finally:
             with self._freed:
                 self._under_way -= 1
-                if is_good:  # one slot more a round, however many there are
+                if outcome == "good":  # one slot more a round, however many there are
                     self._slots = min(float(self._most), self._slots + 1 / self._slots)
                 # Calls under way together fail together, for one congestion: it is to be answered once.
-                elif is_congested and halvings == self._halvings:
+                elif outcome == "congested" and halvings == self._halvings:
                     self._slots, self._halvings = max(1.0, self._slots / 2), self._halvings + 1
                 self._freed.notify_all()
