@@ -10,7 +10,7 @@ import pytest
 from pwagents.agents.chat import Setup
 from pwagents.agents.methods import METHODS
 from pwagents.errors import InfrastructureError
-from pwagents.llm import endpoints
+from pwagents.llm import openai_model
 from pwagents.llm.budget import Budget
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.store import ResponseStore, StoredModel
@@ -174,8 +174,8 @@ def test_a_budget_holds_whatever_an_endpoint_tells(chat_server):
 
 
 def test_an_answer_a_byte_at_a_time_ends(chat_server, monkeypatch):
-    monkeypatch.setattr(endpoints, "TIMEOUT_S", 1.0)
-    monkeypatch.setattr(endpoints, "TOTAL_S", 0.3)
+    monkeypatch.setattr(openai_model, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(openai_model, "TOTAL_S", 0.3)
     server = chat_server()
     server.then(text("a" * 1000), drip=0.05)
     model = OpenAIModel("m", server.url, attempts=1)

@@ -9,11 +9,10 @@ import traceback
 import pytest
 
 from pwagents.errors import InfrastructureError
-from pwagents.llm import endpoints, failures, openai_model
+from pwagents.llm import failures, openai_model
 from pwagents.llm.chat import Request, ask_all
-from pwagents.llm.endpoints import proxy_of
 from pwagents.llm.failures import EndpointError, RefusedError, RejectedError, sort_failure
-from pwagents.llm.openai_model import OpenAIModel
+from pwagents.llm.openai_model import OpenAIModel, proxy_of
 from pwagents.urls import endpoint_name
 
 from .conftest import CIRCUMSTANCES, HI, TOOL
@@ -30,7 +29,7 @@ IN_TURNS = [{"role": "user", "content": "Be brief.\n\nhi\n\nhi"}, *ANSWERS]
 def server(chat_server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setattr(openai_model, "FIRST_WAIT_S", 0.002)
-    monkeypatch.setattr(endpoints, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(openai_model, "TIMEOUT_S", 1.0)
     return chat_server()
 
 

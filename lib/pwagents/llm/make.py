@@ -17,7 +17,7 @@ from pwagents.settings import Players, parse_player, project_path
 from pwagents.urls import is_loopback
 
 # The modules that decide a reply, whoever is asked.
-_ASKED = "answers budget chat endpoints failures fence folder local_model make openai_model parts store"
+_ASKED = "answers budget chat failures fence folder local_model make openai_model parts store"
 CODE = ("schema", "seeds", "words", *(f"llm.{name}" for name in _ASKED.split()))
 _in_use: "WeakSet[Models]" = WeakSet()
 

@@ -5,20 +5,25 @@ the roles are made user and assistant in turns. It holds for all later calls, an
 """
 
 import json
+import logging
+import os
 import random
 import re
+import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cached_property
+from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment
 
+from pwagents import urls
 from pwagents.llm.answers import read_answer, read_json
 from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel, Reply, Request, alternating
-from pwagents.llm.endpoints import open_client, proxy_of
 from pwagents.llm.failures import (
     ContentFilterError,
     ContextTooLongError,
@@ -29,8 +34,11 @@ from pwagents.llm.failures import (
     one_line,
     sort_failure,
 )
-from pwagents.urls import endpoint_name, endpoint_url, secrets_of
 
+# Seconds without a byte, and in all, after which an attempt has failed.
+TIMEOUT_S, TOTAL_S = 120.0, 600.0
+# Variables that name certificates to trust: a file, or a folder.
+_CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR")
 FIRST_WAIT_S = 0.5  # before the second attempt, at most; doubled from one to the next
 LONGEST_WAIT_S = 60.0  # a server that asks for more is given up
 # A prompt of so many bytes that counts as fewer tokens than a twelfth of them was not read whole.
@@ -56,7 +64,7 @@ class OpenAIModel(ChatModel):
     Args:
         name: the model's name at the endpoint.
         base_url: the endpoint; "" for the one in OPENAI_BASE_URL, else OpenAI's own.
-        endpoint: its name, by which stored replies differ; "" for :func:`endpoint_name` of the URL.
+        endpoint: its name, by which stored replies differ; "" for one that the URL gives.
         workers: calls under way at once, at most; fewer while the endpoint is congested.
         attempts: how often a call is tried in all.
     """
@@ -72,8 +80,8 @@ class OpenAIModel(ChatModel):
         attempts: int = 8,
     ):
         self.name, self.workers, self.attempts = name, workers, attempts
-        self.base_url = endpoint_url(base_url)
-        self.endpoint = endpoint or endpoint_name(self.base_url)
+        self.base_url = urls.endpoint_url(base_url)
+        self.endpoint = endpoint or urls.endpoint_name(self.base_url)
         self.budget, self.limiter = budget or Budget(), Limiter(workers)
         self._names: dict[str, str | None] = {}  # a parameter -> its name here; None: it is not accepted
         self._alternates = False  # whether roles are user and assistant in turns
@@ -196,7 +204,7 @@ class OpenAIModel(ChatModel):
 
     @property
     def _secrets(self) -> tuple[str, ...]:
-        return secrets_of(self.base_url)
+        return urls.secrets_of(self.base_url)
 
     @cached_property
     def _client(self):
@@ -242,3 +250,75 @@ class Limiter:
                 elif outcome == "congested" and halvings == self._halvings:
                     self._slots, self._halvings = max(1.0, self._slots / 2), self._halvings + 1
                 self._freed.notify_all()
+
+
+def proxy_of(url: str) -> str | None:
+    """Return the proxy that the environment names; None for this machine and for what NO_PROXY lists."""
+    parts, proxies = urlsplit(url), getproxies_environment()
+    host = parts.hostname or ""
+    proxies["no"] = proxies.get("no", "").replace("*.", ".")
+    if urls.is_loopback(host) or proxy_bypass_environment(parts.netloc, proxies):
+        return None
+    for entry in proxies["no"].split(","):  # networks, which the standard library does not read
+        with suppress(ValueError, TypeError):
+            if ip_address(host) in ip_network(entry.strip().strip("[]"), strict=False):
+                return None
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+
+
+def open_client(url: str):
+    """Return the official client of the endpoint at ``url``.
+
+    Raises:
+        RefusedError: a variable of the environment holds no key, or names no usable proxy or certificates.
+    """
+    import httpx2
+    from openai import DefaultHttpxClient, OpenAI
+
+    key = os.environ.get(urls.KEY_VARIABLE, "").strip()
+    if not key and url == urls.OPENAI_URL:
+        raise RefusedError(f"{url}: no key; set the environment variable {urls.KEY_VARIABLE}")
+    if not all("!" <= letter <= "~" for letter in key):
+        wrong = "holds spaces or other characters that no key has; set it again"
+        raise RefusedError(f"{urls.KEY_VARIABLE} {wrong}")
+
+    verify: ssl.SSLContext | bool = True
+    named = {name: place for name in _CERTIFICATES if (place := os.environ.get(name))}
+    if named and urlsplit(url).scheme == "https":
+        # A file and a folder count both; REQUESTS_CA_BUNDLE may be either.
+        places = {"capath" if os.path.isdir(place) else "cafile": place for place in reversed(named.values())}
+        try:
+            verify = ssl.create_default_context(**places)
+        except (OSError, ValueError) as error:
+            names = ", ".join(f"{name}={place}" for name, place in named.items())
+            raise RefusedError(f"{names}: no certificates there ({error})") from None
+
+    def read(answer: httpx2.Response) -> None:
+        """Read the body within a time: the client waits for ever where a byte comes now and then."""
+        end, parts = time.monotonic() + TOTAL_S, []
+        with closing(answer.stream) as stream:
+            for part in stream:
+                parts.append(part)
+                if time.monotonic() > end:
+                    raise httpx2.ReadTimeout("the answer does not end")
+        answer.stream = httpx2.ByteStream(b"".join(parts))
+
+    if urls.TOKEN.search(url):
+        logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs the URL of each call
+    proxy = proxy_of(url)
+    try:
+        http = DefaultHttpxClient(
+            timeout=TIMEOUT_S,
+            follow_redirects=False,  # a redirect would hand the prompts to another host
+            event_hooks={"response": [read]},
+            proxy=proxy,
+            trust_env=False,  # what it makes of NO_PROXY breaks on networks
+            verify=verify,
+        )
+    except (ValueError, ImportError, httpx2.InvalidURL) as error:
+        scheme, _, host = (proxy or "").partition("://")
+        shown = f"{scheme}://...@{host.rpartition('@')[2]}" if "@" in host else proxy  # no password
+        raise RefusedError(f"proxy {shown} of HTTPS_PROXY or ALL_PROXY: {error}") from None
+    # Retries are ours: the client's ignore the failures of other threads, and errors in a 200.
+    return OpenAI(api_key=key or "none", base_url=url, http_client=http, max_retries=0)
