@@ -113,13 +113,11 @@ class ChatModel(ABC):
 
     Attributes:
         workers: how many calls may usefully run at once.
-        batch_size: how many requests :meth:`replies` computes at once.
         endpoint: what distinguishes stored replies besides the model's name.
     """
 
     name: str
     workers: int = 1
-    batch_size: int = 1
     endpoint: str = "local"
 
     def __reduce__(self) -> Any:
@@ -133,10 +131,6 @@ class ChatModel(ABC):
             InfrastructureError: the model cannot be reached, or refuses permanently.
             NotEvaluableError: the model refuses this request: too long, filtered, or what the server says.
         """
-
-    def replies(self, requests: Sequence[Request]) -> list[Reply]:
-        """Return a reply to each request, in order."""
-        return [self.reply(request) for request in requests]
 
     def complete(
         self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, sample: int = 0, **sampling
@@ -156,18 +150,16 @@ def ask_all(model: ChatModel, requests: Sequence[Request], what: str) -> list[Re
         InfrastructureError: the model cannot be reached. Running calls end first, and no others start.
     """
 
-    def ask(part: Sequence[Request]) -> list[Reply | None]:
+    def ask(request: Request) -> Reply | None:
         try:
-            return [model.reply(part[0])] if len(part) == 1 else model.replies(part)
-        except NotEvaluableError:  # a refused one must not cost the others
-            return [None] if len(part) == 1 else [reply for each in part for reply in ask([each])]
+            return model.reply(request)
+        except NotEvaluableError:
+            return None
 
-    size = 1 if model.batch_size == 1 else 4 * model.batch_size
-    parts = [requests[i : i + size] for i in range(0, len(requests), size)]
     replies: list[Reply | None] = []
     bar = progress(total=len(requests), desc=what, unit="reply")
     with bar, ThreadPoolExecutor(model.workers) as threads:
-        for answered in threads.map(ask, parts):
-            replies += answered
-            bar.update(len(answered))
+        for i in range(0, len(requests), 4 * model.workers):
+            replies += threads.map(ask, requests[i : i + 4 * model.workers])
+            bar.update(len(replies) - bar.n)
     return replies

@@ -3,11 +3,9 @@
 import hashlib
 import json
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -30,9 +28,9 @@ _FILES = ("*.safetensors", "*config.json", "*.jinja", "tokenizer*", "vocab*", "m
 class LocalModel(ChatModel):
     """A causal language model from a folder, loaded at the first call; on the GPU if there is one.
 
-    A reply depends on its request alone, sampled ones too: the noise of each comes from its own key. (In a
-    batch, sums may differ in the last bit.) Of the model's generation_config only the end tokens count: top_k
-    or a repetition penalty there are no part of a request and would change replies unseen.
+    A reply depends on its request alone, sampled ones too: the noise of each comes from its own key. Of the
+    model's generation_config only the end tokens count: top_k or a repetition penalty there are no part of a
+    request and would change replies unseen.
 
     :meth:`reply` raises ContextTooLongError for a prompt that fills the context; RefusedError for a sampling
     setting that is unknown or out of range, a broken model, a chat template that fails or drops functions;
@@ -41,8 +39,6 @@ class LocalModel(ChatModel):
     Args:
         folder: config, weights (or a PEFT adapter) and a tokenizer with a chat template.
     """
-
-    batch_size = 16
 
     def __init__(self, folder: Path | str):
         self.folder = Path(folder)
@@ -56,18 +52,38 @@ class LocalModel(ChatModel):
         return f"{self.folder.resolve().name}@{digest.hexdigest()[:12]}"
 
     def reply(self, request: Request) -> Reply:
-        return self.replies([request])[0]
+        import torch
 
-    def replies(self, requests: Sequence[Request]) -> list[Reply]:
-        jobs, replies = [self._job(request) for request in requests], dict[int, Reply]()
-        # Requests of like settings and length share a batch.
-        order = sorted(range(len(jobs)), key=lambda i: (jobs[i].group, len(jobs[i].prompt), i))
-        for _, group in groupby(order, key=lambda i: jobs[i].group):
-            alike = list(group)
-            for first in range(0, len(alike), self.batch_size):
-                part = alike[first : first + self.batch_size]
-                replies |= zip(part, self._generate([jobs[i] for i in part]), strict=True)
-        return [replies[i] for i in range(len(jobs))]
+        try:
+            sampling = Sampling.model_validate(request.sampling)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise RefusedError(f"{self.name}: sampling {first['loc'][0]}: {first['msg']}") from None
+        loaded, prompt = self.loaded, self._prompt(request)
+        if (space := loaded.context - len(prompt)) < 1:
+            text = f"{self.name}: a prompt of {len(prompt):,} tokens; the context is {loaded.context:,}"
+            raise ContextTooLongError(text)
+        # Seeded by the request alone: a model's name changes with the code that made it, samples must not.
+        seed = derive_seed(sampling.seed, key_of(request.content("local")))
+        ids = torch.tensor([prompt], device=loaded.model.device)
+        try:
+            with loaded.lock, torch.inference_mode():
+                out = loaded.model.generate(
+                    ids,
+                    attention_mask=torch.ones_like(ids),
+                    max_new_tokens=min(sampling.max_tokens, space),
+                    do_sample=False,  # sampling is the noise of sampler
+                    logits_processor=sampler(sampling, seed),
+                )
+        except torch.OutOfMemoryError as error:
+            raise InfrastructureError(f"{self.name}: {error}") from None
+        written = out[0, len(prompt) :].tolist()
+        end = next((i for i, token in enumerate(written) if token in loaded.ends), None)
+        # Special tokens stay: some tokenizers count <tool_call> among them.
+        text = loaded.tokenizer.decode(written[:end], skip_special_tokens=False).strip()
+        tokens = len(written) if end is None else end + 1  # the end token is counted, as endpoints do
+        usage = Usage(calls=1, prompt_tokens=len(prompt), completion_tokens=tokens)
+        return Reply(text=text, finish_reason="length" if end is None else "stop", usage=usage)
 
     @cached_property
     def loaded(self) -> "Loaded":
@@ -77,20 +93,6 @@ class LocalModel(ChatModel):
             if (loaded := _in_memory.get(key)) is None:
                 loaded = _in_memory[key] = _load(self.folder)
             return loaded
-
-    def _job(self, request: Request) -> "_Job":
-        try:
-            sampling = Sampling.model_validate(request.sampling)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise RefusedError(f"{self.name}: sampling {first['loc'][0]}: {first['msg']}") from None
-        prompt, context = self._prompt(request), self.loaded.context
-        if len(prompt) >= context:
-            text = f"{self.name}: a prompt of {len(prompt):,} tokens; the context is {context:,}"
-            raise ContextTooLongError(text)
-        # Seeded by the request alone: a model's name changes with the code that made it, samples must not.
-        seed = derive_seed(sampling.seed, key_of(request.content("local")))
-        return _Job(prompt, sampling, min(sampling.max_tokens, context - len(prompt)), seed)
 
     def _prompt(self, request: Request) -> list[int]:
         """Return token ids of the conversation in the model's chat template, up to the model's turn."""
@@ -125,39 +127,6 @@ class LocalModel(ChatModel):
                 raise RefusedError(f"{self.name}: the chat template failed ({wrong})") from None
             return tokenizer(text, add_special_tokens=False)["input_ids"]
 
-    def _generate(self, jobs: "Sequence[_Job]") -> list[Reply]:
-        """Return what the model writes after each prompt of jobs of one group."""
-        import torch
-
-        loaded, sampling = self.loaded, jobs[0].sampling
-        width = max(len(job.prompt) for job in jobs)
-        pads = [width - len(job.prompt) for job in jobs]
-        device = loaded.model.device
-        ids = [[loaded.pad] * pad + job.prompt for pad, job in zip(pads, jobs, strict=True)]
-        mask = [[0] * pad + [1] * (width - pad) for pad in pads]
-        try:
-            with loaded.lock, torch.inference_mode():
-                out = loaded.model.generate(
-                    torch.tensor(ids, device=device),
-                    attention_mask=torch.tensor(mask, device=device),
-                    max_new_tokens=max(job.space for job in jobs),
-                    do_sample=False,  # sampling is the noise of sampler
-                    logits_processor=sampler(sampling, [job.seed for job in jobs]),
-                )
-        except torch.OutOfMemoryError as error:
-            raise InfrastructureError(f"{self.name}: {error}; a smaller batch_size may do") from None
-        replies = []
-        for job, row in zip(jobs, out[:, width:].tolist(), strict=True):
-            row = row[: job.space]
-            end = next((i for i, token in enumerate(row) if token in loaded.ends), None)
-            # Special tokens stay: some tokenizers count <tool_call> among them.
-            text = loaded.tokenizer.decode(row[:end], skip_special_tokens=False).strip()
-            tokens = len(row) if end is None else end + 1  # the end token is counted, as endpoints do
-            usage = Usage(calls=1, prompt_tokens=len(job.prompt), completion_tokens=tokens)
-            reason = "length" if end is None else "stop"
-            replies.append(Reply(text=text, finish_reason=reason, usage=usage))
-        return replies
-
 
 class Sampling(Record):
     """The sampling settings that a local model knows, with OpenAI's names and defaults."""
@@ -168,23 +137,20 @@ class Sampling(Record):
     seed: int = 0
 
 
-def sampler(sampling: Sampling, seeds: Sequence[int]):
-    """Return processors that turn a greedy choice into a sample: noise on each row's logits, by its own seed.
-
-    torch's own sampling draws one noise for a whole batch: a reply would change with the rest of its batch.
-    """
+def sampler(sampling: Sampling, seed: int):
+    """Return processors that turn a greedy choice into a sample by noise on the logits, the same on a GPU."""
     import torch
     from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
 
     if sampling.temperature == 0:
         return LogitsProcessorList()
-    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    generator = torch.Generator().manual_seed(seed)
 
     def add_noise(_, scores):
         # The largest of logits plus Gumbel noise is a draw from their softmax, and -log of an exponential
         # variable is such noise. It is made on the CPU, so that a GPU draws the same.
-        noise = [torch.empty(scores.shape[1]).exponential_(generator=g).log_().neg_() for g in generators]
-        return scores.float() + torch.stack(noise).to(scores.device)
+        noise = torch.empty(scores.shape).exponential_(generator=generator).log_().neg_()
+        return scores.float() + noise.to(scores.device)
 
     return LogitsProcessorList(
         [TemperatureLogitsWarper(sampling.temperature), TopPLogitsWarper(sampling.top_p), add_noise]
@@ -197,7 +163,6 @@ class Loaded:
 
     model: Any
     tokenizer: Any
-    pad: int
     ends: frozenset[int]
     context: int  # tokens
     dropped: list[str]  # by the chat template
@@ -229,22 +194,7 @@ def _load(folder: Path) -> Loaded:
     model.generation_config = GenerationConfig(eos_token_id=sorted(ends), pad_token_id=pad)
     context = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
     dropped = dropped_by_template(tokenizer)
-    return Loaded(model, tokenizer, pad, frozenset(ends | {pad}), context, dropped, threading.Lock())
-
-
-@dataclass(frozen=True)
-class _Job:
-    """A request made ready."""
-
-    prompt: list[int]
-    sampling: Sampling
-    space: int  # for new tokens
-    seed: int
-
-    @property
-    def group(self) -> str:
-        """Return what jobs have in common that can be generated together."""
-        return self.sampling.model_dump_json(exclude={"seed"})
+    return Loaded(model, tokenizer, frozenset(ends | {pad}), context, dropped, threading.Lock())
 
 
 def _content_hash(path: Path) -> str:

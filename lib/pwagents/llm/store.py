@@ -72,21 +72,12 @@ class ResponseStore:
             found = one_line(str(error))
             raise DataError(self.path, key, "reply", found, "a reply as it was stored") from None
 
-    def put(
-        self, contents: Sequence[str], replies: Sequence[Reply], model: str, endpoint: str
-    ) -> list[Reply]:
-        """Store replies by their :meth:`Request.content`; return those stored, of whoever was the first."""
-        keys = [key_of(content) for content in contents]
-        rows = [
-            (key, endpoint, model, zlib.compress(content.encode(), 1), reply.model_dump_json())
-            for key, content, reply in zip(keys, contents, replies, strict=True)
-        ]
-        with self._lock, self._database_errors():
-            before = self._db.total_changes
-            self._db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?, ?, ?, ?)", rows)
-            if self._db.total_changes - before == len(rows):
-                return list(replies)
-        return [self.get(key, endpoint) for key in keys]
+    def put(self, content: str, reply: Reply, model: str, endpoint: str) -> Reply:
+        """Store the reply to a :meth:`Request.content`; return the one stored, of whoever was the first."""
+        packed, written = zlib.compress(content.encode(), 1), reply.model_dump_json()
+        values = (key := key_of(content), endpoint, model, packed, written)
+        self._execute("INSERT OR IGNORE INTO answer VALUES (?, ?, ?, ?, ?)", values)
+        return self.get(key, endpoint)
 
     def claim(self, endpoint: str, model: str, host: str, port: int) -> str:
         """Return the name under which a local server keeps its replies: ``endpoint``, if it is free.
@@ -124,8 +115,8 @@ class ResponseStore:
 class StoredModel(ChatModel):
     """Asks ``inner`` for what ``store`` does not hold, and keeps it before it goes on.
 
-    Threads of this process that have the same request ask once (not in batches); two processes may both ask,
-    and go on with the same reply.
+    Threads of this process that have the same request ask once; two processes may both ask, and go on with
+    the same reply.
 
     Args:
         inner: None for stored replies alone, one that is not there is a DataError; ``name`` says whose.
@@ -150,40 +141,27 @@ class StoredModel(ChatModel):
         self.inner, self.store, self.sampling, self._before_first = inner, store, dict(sampling), before_first
         self.name, self.endpoint, self.found, self.asked = name, endpoint, 0, 0
         if inner:
-            self.name, self.workers, self.batch_size = inner.name, inner.workers, inner.batch_size
-            self.endpoint = endpoint or inner.endpoint
+            self.name, self.workers, self.endpoint = inner.name, inner.workers, endpoint or inner.endpoint
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     def reply(self, request: Request) -> Reply:
-        content = self._changed(request).content(self.name)
+        if self.sampling:
+            changed = request.sampling | self.sampling
+            sampling = {name: value for name, value in changed.items() if value is not None}
+            request = request.model_copy(update={"sampling": sampling})
+        content = request.content(self.name)
         with self._lock:
             lock = self._locks.setdefault(content, threading.Lock())  # of all who ask this now
         with lock:
-            return self.replies([request])[0]
-
-    def replies(self, requests: Sequence[Request]) -> list[Reply]:
-        changed = [self._changed(request) for request in requests]
-        contents = [request.content(self.name) for request in changed]
-        of_content = dict(zip(contents, changed, strict=True))
-        replies = {content: self.store.get(key_of(content), self.endpoint) for content in of_content}
-        missing = [content for content, reply in replies.items() if reply is None]
-        with self._lock:
-            self.found += len(replies) - len(missing)
-        if missing and self.inner is None:
-            raise self._not_stored(of_content[missing[0]])
-        for i in range(0, len(missing), self.batch_size):
-            self._before_first()
-            part = missing[i : i + self.batch_size]
+            reply = self.store.get(key_of(content), self.endpoint)
+            if reply is None and self.inner is None:
+                raise self._not_stored(request)
+            if reply is None:
+                self._before_first()
             with self._lock:
-                self.asked += len(part)
-            made = self.inner.replies([of_content[content] for content in part])
-            replies |= zip(part, self.store.put(part, made, self.name, self.endpoint), strict=True)
-        return [replies[content] for content in contents]
-
-    def _changed(self, request: Request) -> Request:
-        sampling = {name: v for name, v in (request.sampling | self.sampling).items() if v is not None}
-        return request.model_copy(update={"sampling": sampling}) if self.sampling else request
+                self.found, self.asked = self.found + (reply is not None), self.asked + (reply is None)
+            return reply or self.store.put(content, self.inner.reply(request), self.name, self.endpoint)
 
     def _not_stored(self, request: Request) -> DataError:
         texts = [m["content"] for m in request.messages if isinstance(m.get("content"), str)]
