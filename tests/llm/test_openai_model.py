@@ -152,14 +152,8 @@ def test_a_token_in_the_path_of_a_url_is_told_nowhere(server, caplog):
 def test_retry_after_is_read_in_every_form(monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
-    dates = (
-        "%a, %d %b %Y %T GMT",
-        "%A, %d-%b-%y %T GMT",
-        "%a %b %d %T %Y",
-        "%a, %d %b %Y %T -0000",
-        "%FT%TZ",
-    )
-    for told in ("40", "40, 40", "40.0 s", "40000ms", "+40;", "0m 40s", *dates):
+    dates = ["%a, %d %b %Y %T GMT", "%A, %d-%b-%y %T GMT", "%a %b %d %T %Y", "%a, %d %b %Y %T -0000"]
+    for told in ("40", "40, 40", "40.0 s", "40000ms", "+40;", "0m 40s", "%FT%TZ", *dates):
         told = time.strftime(told, time.gmtime(time.time() + 40))
         assert 38 < sort_failure(429, {}, {"retry-after": told}).wait <= 40
     assert sort_failure(429, {}, {"x-ms-retry-after-ms": "40000"}).wait == 40
