@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from pwagents.agents.methods import METHODS
-from pwagents.llm import endpoints, openai_model
+from pwagents.llm import openai_model
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.store import ResponseStore, StoredModel
 from pwagents.results.episodes import records_frame
@@ -87,7 +87,7 @@ def test_faults_do_not_show_and_stored_replies_replay_without_a_key(
 ):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setattr(openai_model, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(endpoints, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(openai_model, "TIMEOUT_S", 1.0)
     sound = chat_server(reply=model_answer)
     shaken = Shaken()
     clean = frame_of(tmp_path / "clean", sound.url)

@@ -79,40 +79,32 @@ def test_a_broken_model_is_one_line(folder, name, content):
 
 @pytest.fixture(scope="module")
 def model(random_model):
-    model = LocalModel(random_model)
-    model.batch_size = 4
-    return model
+    return LocalModel(random_model)
 
 
-def test_a_reply_depends_on_its_request_alone_whatever_shares_its_batch(model):
-    messages = [({"role": "user", "content": f"Find me {'shoes ' * (i % 4)}number {i}"},) for i in range(6)]
-    greedy = {"temperature": 0, "max_tokens": 24}
-    sampled = {"temperature": 1.0, "top_p": 0.9, "max_tokens": 9}
-    asked = [Request(messages=m, sampling=s) for s in (greedy, sampled) for m in messages]
-    alone = [model.reply(request) for request in asked]
-    assert model.replies(asked) == alone == model.replies(asked[::-1])[::-1]
-    for reply in alone[:6]:
-        assert (reply.finish_reason, reply.usage.completion_tokens, reply.usage.calls) == ("length", 24, 1)
-    changes = {}, {"sample": 1}, {"sampling": sampled | {"seed": 1}}
-    assert len({model.reply(asked[-1].model_copy(update=change)).text for change in changes}) == 3
+def test_a_reply_depends_on_its_request_alone(model):
+    greedy, sampled = {"temperature": 0, "max_tokens": 24}, {"top_p": 0.9, "max_tokens": 9}
+    for sampling in (greedy, sampled):
+        reply, again = (model.complete(HI, **sampling) for _ in range(2))
+        assert reply == again and reply.finish_reason == "length"
+        assert (reply.usage.completion_tokens, reply.usage.calls) == (sampling["max_tokens"], 1)
+    changes = {}, {"sample": 1}, {"seed": 1}
+    assert len({model.complete(HI, **sampled | change).text for change in changes}) == 3
 
 
 def test_tokens_are_drawn_by_their_probabilities():
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0, -6.0])
-    draw = sampler(Sampling(temperature=2.0, top_p=0.9), seeds=range(4000))
+    draw = sampler(Sampling(temperature=2.0, top_p=0.9), seed=0)
     drawn = draw(None, logits.repeat(4000, 1)).argmax(-1).bincount(minlength=5) / 4000
     expected = (logits / 2).softmax(-1)[:4]  # the last one lies outside the top 90 %
     assert drawn.tolist() == pytest.approx([*(expected / expected.sum()).tolist(), 0], abs=0.03)
 
 
-def test_a_call_is_parsed_also_where_it_is_cut_and_a_stop_text_is_cut_off(telling_model):
-    for sampling, *expected in (
-        ({"max_tokens": 50}, "Let me look.", ['{"query": "coat"}'], "tool_calls"),
-        ({"max_tokens": 4}, "Let me look.", ['{"query":'], "length"),
-        ({"stop": ["look", "<tool_call>"]}, "Let me", [], "stop"),
-    ):
-        reply = LocalModel(telling_model).complete(HI, [TOOL], temperature=0, **sampling)
-        assert [reply.text, [call.arguments for call in reply.tool_calls], reply.finish_reason] == expected
+def test_a_call_is_parsed_also_where_it_is_cut(telling_model):
+    for limit, *expected in ((50, '{"query": "coat"}', "tool_calls"), (4, '{"query":', "length")):
+        reply = LocalModel(telling_model).complete(HI, [TOOL], temperature=0, max_tokens=limit)
+        (call,) = reply.tool_calls
+        assert [reply.text, call.arguments, reply.finish_reason] == ["Let me look.", *expected]
 
 
 def test_a_conversation_with_calls_and_results_is_rendered_and_a_control_token_is_mere_text(model):

@@ -22,7 +22,7 @@ def request(text="hi", **fields):
 
 
 def put(store, reply, endpoint="e"):
-    return store.put([request().content("m")], [reply], "m", endpoint)[0]
+    return store.put(request().content("m"), reply, "m", endpoint)
 
 
 def get(store):
@@ -71,16 +71,6 @@ def test_a_request_is_asked_once_by_all_threads_as_set_and_then_found(store):
     again = StoredModel(inner, store, before_first=pytest.fail)  # not called where all is stored
     assert [again.reply(each).text for each in inner.requests] == [str(r.sample) for r in inner.requests]
     assert (model.found, model.asked, again.found, again.asked, len(inner.requests)) == (3, 2, 2, 0, 2)
-
-
-def test_a_model_gets_its_batches_without_what_is_stored(store, monkeypatch):
-    inner, sizes = ScriptedModel(lambda request: request.messages[0]["content"]), []
-    inner.batch_size, replies = 4, inner.replies
-    monkeypatch.setattr(inner, "replies", lambda asked: sizes.append(len(asked)) or replies(asked))
-    model, asked = StoredModel(inner, store), [request(str(i % 9)) for i in range(12)]
-    model.replies([request("2")])
-    assert [reply.text for reply in model.replies(asked)] == [str(i % 9) for i in range(12)]
-    assert sizes == [1, 4, 4]
 
 
 def ask(url, path, numbers):

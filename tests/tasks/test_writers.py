@@ -134,13 +134,11 @@ def test_a_bad_reply_is_sent_back_once_with_what_is_wrong_then_the_fallback_writ
     assert +writer.failures == {"unreadable": 1}
 
 
-@pytest.mark.parametrize(("workers", "batch_size"), [(1, 1), (2, 1), (1, 4)])
-def test_a_refusal_costs_the_others_nothing_and_a_model_out_of_reach_stops_the_run(
-    facts, workers, batch_size
-):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_refusal_costs_the_others_nothing_and_a_model_out_of_reach_stops_the_run(facts, workers):
     def model_of(script):
         model = ScriptedModel(script)
-        model.workers, model.batch_size = workers, batch_size
+        model.workers = workers
         return model
 
     def answer(request):

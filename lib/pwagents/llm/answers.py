@@ -14,7 +14,7 @@ from pwagents.words import read_yaml
 
 MOST_TOKENS = 10**8  # of a call; an endpoint that reports more is not believed
 _REASONS = read_yaml(__package__, "answers.yaml")
-FINISH_REASONS = {"": "stop", **{word: reason for reason, words in _REASONS.items() for word in words}}
+_FINISH_REASONS = {"": "stop", **{word: reason for reason, words in _REASONS.items() for word in words}}
 _THOUGHTS = ("thinking", "reasoning")  # types of a content's parts
 
 
@@ -24,7 +24,6 @@ def read_answer(
     """Return the reply in a chat completion, with what it cost.
 
     Args:
-        written: the body of the answer.
         secrets: the endpoint's, which are removed wherever they stand.
         length: of the request, in bytes.
         sent: the request's sampling parameters.
@@ -54,14 +53,14 @@ def read_answer(
             name = (call["name"] if function is call else function.get("name")) or ""
             arguments = function.get("arguments") or ""
             arguments = arguments if isinstance(arguments, str) else json.dumps(arguments)
-            own = call.get("id") if isinstance(call.get("id"), str) else ""
-            made = own or call_id(name + arguments, len(calls))
-            calls.append(ToolCall(id=made, name=name, arguments=arguments))
+            own = call["id"] if isinstance(call.get("id"), str) else ""
+            own = own or call_id(name + arguments, len(calls))
+            calls.append(ToolCall(id=own, name=name, arguments=arguments))
 
         # Why it ended. Servers differ in the word for a plain end.
         if not text and (text := _said(message.get("refusal"))):
             reason = "refusal"
-        known = FINISH_REASONS[reason]
+        known = _FINISH_REASONS[reason]
         if not calls and not text and (known == "tool_calls" or not reason):
             raise ValueError("nothing is there")
         if known in ("stop", "tool_calls"):
@@ -72,20 +71,14 @@ def read_answer(
         raise Failure("later", f"the answer is no chat completion: {text}") from None
 
     # What it cost: as reported or, where that cannot be true, by its size.
-    usage = answer.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
-
-    def tokens(name: str, size: int) -> int:
-        count = usage.get(name)
-        is_likely = type(count) is int and (size > 0) <= count <= MOST_TOKENS
-        return count if is_likely else -(-size // 3)  # more than tokenizers make of as many bytes
-
+    told = answer.get("usage")
     parts = [reply.text, reply.thought, *(call.name + call.arguments for call in reply.tool_calls)]
-    size = len((reply.written or "".join(parts)).encode())
-    counts = {"prompt_tokens": tokens("prompt_tokens", length)}
-    counts["completion_tokens"] = tokens("completion_tokens", size)
-    usd = cost_usd(model, **counts)
-    usage = Usage(calls=1, **counts, usd=usd, parted=int(bool(reply.written)))
+    counts = {"prompt_tokens": length, "completion_tokens": len((reply.written or "".join(parts)).encode())}
+    for name, size in counts.items():
+        count = told.get(name) if isinstance(told, dict) else None
+        is_likely = type(count) is int and (size > 0) <= count <= MOST_TOKENS
+        counts[name] = count if is_likely else -(-size // 3)  # more than tokenizers make of as many bytes
+    usage = Usage(calls=1, **counts, usd=cost_usd(model, **counts), parted=int(bool(reply.written)))
     return reply.model_copy(update={"usage": usage})
 
 

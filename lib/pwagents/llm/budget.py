@@ -1,7 +1,4 @@
-"""What models cost: known prices, an estimate of a run before it is paid for, a limit while it is.
-
-The prices are data (``budget.csv``), with source and date; they change, so look before you spend.
-"""
+"""What models cost: known prices (``budget.csv``), an estimate before a run, a limit while it runs."""
 
 import csv
 import re
@@ -10,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from math import inf
 from typing import TYPE_CHECKING
 
 from pwagents.errors import InfrastructureError
@@ -24,18 +22,20 @@ _VERSION = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 
 @dataclass(frozen=True)
 class Load:
-    """What a role will ask of its model: how many calls, and of which size.
-
-    Args:
-        model: as :func:`pwagents.llm.make.Models` takes it, or a word such as "offline".
-        prompt_tokens, completion_tokens: of one call, on average.
-    """
+    """What a role asks of its model (``openai:NAME``, "offline"): calls, and tokens of each on average."""
 
     model: str
     tasks: int
     calls_per_task: float
     prompt_tokens: float
     completion_tokens: float
+
+
+@cache
+def _prices() -> dict[str, tuple[float, float]]:
+    with (files(__package__) / "budget.csv").open(encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    return {name: (float(prompt), float(completion)) for name, prompt, completion, _ in rows}
 
 
 def price_of(model: str) -> tuple[float, float] | None:
@@ -55,13 +55,9 @@ def cost_usd(model: str, prompt_tokens: float, completion_tokens: float) -> floa
 
 
 def estimate(roles: Mapping[str, Load]) -> "pd.DataFrame":
-    """Return an estimate of what a run will ask of each role that a model plays.
+    """Return a row for each role that a model plays: calls, tokens, and US dollars (0 without a price).
 
-    Stored replies make it cheaper and retries more expensive; neither are known beforehand.
-
-    Returns:
-        Columns role, model, calls, prompt tokens, reply tokens, US dollars, price (in words; a model without
-        a known price costs 0 US dollars and says so).
+    Stored replies make a run cheaper and retries more expensive; neither are known beforehand.
     """
     import pandas as pd
 
@@ -88,19 +84,16 @@ class BudgetError(InfrastructureError):
 class Budget:
     """Limits on tokens (prompt and completion) and US dollars, shared by models and threads.
 
-    A new budget starts at nothing spent: it limits one run of a notebook. Stored replies cost nothing, and
-    neither do local models. A model without a known price counts 0 dollars: limit its tokens. An answer that
-    could not be read is asked for again, and what it cost is not known here.
+    It limits one run: stored replies cost nothing, and neither do local models. A model without a known price
+    counts 0 dollars: limit its tokens. What an answer that could not be read cost is not known here.
 
     Attributes:
         spent: what the calls so far cost.
     """
 
-    def __init__(self, *, max_usd: float | None = None, max_tokens: int | None = None):
-        self.max_usd, self.max_tokens = max_usd, max_tokens
-        self.spent = Usage()
-        self._under_way = 0
-        self._lock = threading.Lock()
+    def __init__(self, *, max_usd: float = inf, max_tokens: float = inf):
+        self.max_usd, self.max_tokens, self.spent = max_usd, max_tokens, Usage()
+        self._under_way, self._lock = 0, threading.Lock()
 
     def pay(self, call: Callable[[], Reply]) -> Reply:
         """Return the reply of ``call``, its cost added to what is spent.
@@ -110,14 +103,12 @@ class Budget:
                 except for the very first calls it is overrun by the difference from that mean at most.
         """
         with self._lock:
-            # Without the calls under way, as many as there are threads would slip through at the end.
-            spent = self.spent
-            for limit, so_far, unit in (
-                (self.max_usd, spent.usd, "US dollars"), (self.max_tokens, spent.tokens, "tokens")
-            ):  # fmt: skip
-                if limit is not None and so_far + so_far * self._under_way / max(1, spent.calls) >= limit:
+            calls = self.spent.calls
+            usd, tokens = (self.spent.usd, self.max_usd), (self.spent.tokens, self.max_tokens)
+            for unit, (spent, limit) in {"US dollars": usd, "tokens": tokens}.items():
+                if spent + spent * self._under_way / max(1, calls) >= limit:
                     raise BudgetError(
-                        f"the budget of {limit:,} {unit} is spent ({so_far:,.10g} in {spent.calls:,} calls); "
+                        f"the budget of {limit:,} {unit} is spent ({spent:,.10g} in {calls:,} calls); "
                         "raise the budget and run again: finished episodes are stored"
                     )
             self._under_way += 1
@@ -130,10 +121,3 @@ class Budget:
             with self._lock:
                 self._under_way -= 1
                 self.spent += usage
-
-
-@cache
-def _prices() -> dict[str, tuple[float, float]]:
-    with (files("pwagents.llm") / "budget.csv").open(encoding="utf-8", newline="") as file:
-        rows = [(name, prompt, reply) for name, prompt, reply, _ in csv.reader(file)][1:]
-    return {name: (float(prompt), float(reply)) for name, prompt, reply in rows if prompt}

@@ -1,8 +1,4 @@
-"""What a language model is to this project: a conversation and tools in, a reply out.
-
-A reply is split into thought, text and calls where it is made (:mod:`pwagents.llm.parts`), so every reader
-gets clean text, whoever served it.
-"""
+"""What a language model is to this project: a conversation and tools in, a reply out."""
 
 import hashlib
 import json
@@ -27,8 +23,8 @@ class Reply(Record):
     """What a model answers, and what that cost. Whether it is usable is for the caller to judge.
 
     Args:
-        text: what it says, without its thought and its calls; may be empty. A text that holds them is split.
-        thought: what it wrote, or is reported to have thought, before.
+        text: what it says, without its thought and its calls; may be empty. A text that holds them is split
+            here (:mod:`pwagents.llm.parts`), whoever served it.
         written: the text as the model wrote it, if it was split; else empty.
         finish_reason: "length" for a reply cut off at the token limit, "content_filter" for one that the
             provider withheld.
@@ -54,10 +50,10 @@ class Reply(Record):
         # A server that reads calls leaves none in the text; what looks like one is then talk about it.
         calls = data.get("tool_calls") or calls
         thought = "\n".join(filter(None, [data.get("thought", ""), thought]))
-        reason = data.get("finish_reason", "stop")
-        reason = "tool_calls" if calls and reason == "stop" else reason
         split = {"text": text, "thought": thought, "written": written, "tool_calls": calls}
-        return data | split | {"finish_reason": reason}
+        if calls and data.get("finish_reason", "stop") == "stop":
+            split["finish_reason"] = "tool_calls"
+        return data | split
 
     @property
     def whole(self) -> str:
@@ -75,7 +71,7 @@ class Request(Record):
 
     Args:
         messages, tools: in OpenAI's chat format.
-        sampling: temperature, max_tokens, top_p, seed, stop: named as in OpenAI's API.
+        sampling: temperature, max_tokens, top_p, seed: named as in OpenAI's API.
         sample: which of several replies to the same request; 0 is the first.
     """
 
@@ -85,11 +81,7 @@ class Request(Record):
     sample: int = 0
 
     def content(self, model: str) -> str:
-        """Return model and request as canonical JSON, the same bytes in every process and on every machine.
-
-        A stored reply is found by its hash (:func:`key_of`). Keys are sorted, all is ASCII, and NaN, which
-        equals nothing, is refused.
-        """
+        """Return model and request as JSON, the same bytes everywhere: its hash finds a stored reply."""
         return json.dumps([model, self.model_dump(mode="json")], sort_keys=True, allow_nan=False)
 
 
@@ -120,14 +112,12 @@ class ChatModel(ABC):
     """A language model by name. Safe to use from several threads.
 
     Attributes:
-        workers: how many calls may usefully run at once; 1 for a model in this process.
-        batch_size: how many requests :meth:`replies` computes at once; 1 if each is a call of its own.
+        workers: how many calls may usefully run at once.
         endpoint: what distinguishes stored replies besides the model's name.
     """
 
     name: str
     workers: int = 1
-    batch_size: int = 1
     endpoint: str = "local"
 
     def __reduce__(self) -> Any:
@@ -141,10 +131,6 @@ class ChatModel(ABC):
             InfrastructureError: the model cannot be reached, or refuses permanently.
             NotEvaluableError: the model refuses this request: too long, filtered, or what the server says.
         """
-
-    def replies(self, requests: Sequence[Request]) -> list[Reply]:
-        """Return a reply to each request, in order; a local model computes ``batch_size`` of them at once."""
-        return [self.reply(request) for request in requests]
 
     def complete(
         self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, sample: int = 0, **sampling
@@ -171,19 +157,9 @@ def ask_all(model: ChatModel, requests: Sequence[Request], what: str) -> list[Re
             return None
 
     replies: list[Reply | None] = []
-    at_once = 4 * max(model.workers, model.batch_size)
-    with (
-        progress(total=len(requests), desc=what, unit="reply") as bar,
-        ThreadPoolExecutor(model.workers) as threads,
-    ):
-        for i in range(0, len(requests), at_once):
-            asked = requests[i : i + at_once]
-            if model.batch_size == 1:  # each by itself: a refused one must not cost the others
-                replies += threads.map(ask, asked)
-            else:
-                try:
-                    replies += model.replies(asked)
-                except NotEvaluableError:  # one of them: find out which
-                    replies += map(ask, asked)
-            bar.update(len(asked))
+    bar = progress(total=len(requests), desc=what, unit="reply")
+    with bar, ThreadPoolExecutor(model.workers) as threads:
+        for i in range(0, len(requests), 4 * model.workers):
+            replies += threads.map(ask, requests[i : i + 4 * model.workers])
+            bar.update(len(replies) - bar.n)
     return replies

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cache
 from typing import Any, Literal
 
 from pwagents.errors import InfrastructureError, NotEvaluableError
@@ -37,7 +36,6 @@ class RejectedError(NotEvaluableError):
     """The endpoint refuses this request, for a reason of its own, and answers a short question."""
 
 
-FINAL = {"too_long": ContextTooLongError, "filtered": ContentFilterError}
 Kind = Literal["later", "congested", "too_long", "filtered", "parameter", "roles", "rejected", "refused"]
 
 
@@ -48,7 +46,7 @@ class Failure(Exception):
         kind: "later" may pass with time; "congested" may, with fewer calls at once; "parameter" and "roles":
             the request can be written differently; "too_long" and "filtered": this request is refused;
             "rejected": it is, or every one; "refused": every one is.
-        wait: seconds that the server asks to wait; 0 where it does not say.
+        wait: seconds that the server asks to wait.
         parameters: those of the request that it does not accept.
     """
 
@@ -73,12 +71,7 @@ _KEY = re.compile(r"\bsk-[\w*-]{4,}")
 def sort_failure(
     status: int, body: Any, headers: Mapping[str, str] = {}, sent: Mapping[str, Any] = {}
 ) -> Failure:
-    """Return which kind of failure an answer is that is no reply.
-
-    Args:
-        body: of the answer: JSON, or text.
-        sent: the request's sampling parameters.
-    """
+    """Return what failed, by an answer's body (JSON, or text) to a request with these sampling parameters."""
     fields = list(_walk(body))
     # Servers wrap their words, and a gateway those of the server behind it: the outermost first.
     words = dict.fromkeys(value for name, value in fields if name in _SENTENCES and value)
@@ -97,8 +90,7 @@ def sort_failure(
     # By the status.
     if status < 400:
         text = f"HTTP {status}: it redirects, which is never followed; name the endpoint itself"
-        return Failure("refused", text)
-    if status in (401, 402, 407, 501, 505) or "money" in marks:
+    if status < 400 or status in (401, 402, 407, 501, 505) or "money" in marks:
         return Failure("refused", text)
     if status == 413 or (status == 429 and re.search(r"\btoo (large|long)\b", message, re.I)):
         return Failure("too_long", text)  # more than a minute's share of tokens: waiting does not help
@@ -108,6 +100,8 @@ def sort_failure(
         wait = _retry_after(headers, dict(fields))
         text += f"; it asks to wait {wait:,.0f} s" if wait else ""
         return Failure("congested" if status == 429 else "later", text, wait)
+    if "signatures" in names:
+        return Failure("refused", text)
     if status == 403:  # of an account or a country, if not of what was written
         return Failure("filtered" if "filter" in marks else "rejected", text)
 
@@ -130,9 +124,8 @@ def sort_failure(
     has_range = "ranges" in names or "range" in marks or _SIGNS.search(message)
     if parameters and has_range and not is_unsupported:
         values = ", ".join(f"{name}: {sent[name]!r}" for name in parameters)
-        return Failure(
-            "refused", f"{values} is no value that it takes; set another (players.sampling). {text}"
-        )
+        text = f"{values} is no value that it takes; set another (players.sampling). {text}"
+        return Failure("refused", text)
     if parameters:
         return Failure("parameter", text, parameters=parameters)
     return Failure("roles" if is_roles else "rejected", text)
@@ -156,10 +149,7 @@ def _walk(value: Any, name: str = "", depth: int = 7) -> Iterator[tuple[str, str
 
 
 def _retry_after(headers: Mapping[str, str], fields: Mapping[str, str]) -> float:
-    """Return seconds to wait: a number, with or without units, or a date, in HTTP's three forms or ISO's.
-
-    It stands in Retry-After, in Azure's and others' names for it, or in the body (Gemini's ``retryDelay``).
-    """
+    """Return seconds to wait, told as a number or a date, in a header or in the body (Gemini)."""
     for name, text in (*headers.items(), *fields.items()):
         if not (match := _WAIT.fullmatch(name)):
             continue
@@ -175,15 +165,11 @@ def _retry_after(headers: Mapping[str, str], fields: Mapping[str, str]) -> float
 
 
 def without_secrets(text: str, secrets: tuple[str, ...]) -> str:
-    """Return a text with "[key]" in place of secrets, written out or in JSON's escapes."""
-    return _written(secrets).sub("[key]", text) if secrets else text
-
-
-@cache
-def _written(secrets: tuple[str, ...]) -> re.Pattern[str]:
-    """Match all ways of writing secrets within JSON, and within JSON that stands in a text of JSON."""
-    letters = ("".join(rf"(?:\\*{re.escape(c)}|\\+(?i:u{ord(c):04x}))" for c in secret) for secret in secrets)
-    return re.compile("|".join(letters))
+    """Return a text with "[key]" in place of secrets, written out or in the escapes of JSON (within JSON)."""
+    for secret in secrets:
+        letters = (rf"(?:\\*{re.escape(c)}|\\+(?i:u{ord(c):04x}))" for c in secret)
+        text = re.sub("".join(letters), "[key]", text)
+    return text
 
 
 def one_line(text: str, secrets: tuple[str, ...] = (), length: int = 300) -> str:

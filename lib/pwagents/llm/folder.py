@@ -1,7 +1,6 @@
-"""Models and tokenizers from folders: none of their code runs, and errors are one line.
+"""Models and tokenizers from folders, which may come from anywhere: errors are one line.
 
-A folder may come from anywhere. Of its Python files none runs (``trust_remote_code``), weights are read from
-safetensors alone, and nothing is downloaded.
+None of their code runs, weights are read from safetensors alone, and nothing is downloaded.
 """
 
 import json
@@ -54,11 +53,7 @@ def dropped_by_template(tokenizer: "PreTrainedTokenizerBase") -> list[str]:
 
 
 def read_tokenizer(folder: Path | str) -> "PreTrainedTokenizerBase":
-    """Return the tokenizer in a folder.
-
-    Raises:
-        DataError: it cannot be read, or wants code of its own.
-    """
+    """Return the tokenizer in a folder; a DataError if it cannot be read, or wants code of its own."""
     from transformers import AutoTokenizer
 
     with _errors_of(folder, "tokenizer"):
@@ -69,11 +64,7 @@ def read_tokenizer(folder: Path | str) -> "PreTrainedTokenizerBase":
 
 
 def read_config(folder: Path | str) -> "PretrainedConfig":
-    """Return the configuration of the model in a folder.
-
-    Raises:
-        DataError: it cannot be read, or wants code of its own.
-    """
+    """Return the configuration of the model in a folder; errors are those of :func:`read_tokenizer`."""
     from transformers import AutoConfig
 
     with _errors_of(folder, "config.json"):
@@ -129,9 +120,7 @@ def _refuse_no_numbers(tensors: "Mapping[str, torch.Tensor]") -> None:
 
 
 def adapter_base(folder: Path) -> Path:
-    """Return the folder of the base model that the adapter in a folder names.
-
-    It is where the adapter says, as seen from its own folder, or under the same name next to the adapter.
+    """Return the folder of the base model that an adapter names: there, or of that name next to the adapter.
 
     Raises:
         DataError: it is in neither place.
@@ -145,10 +134,7 @@ def adapter_base(folder: Path) -> Path:
 
 
 def point_to_base(folder: Path) -> None:
-    """Make a saved adapter name its base by the path from its own folder, so that both can be moved together.
-
-    A folder without an adapter stays as it is, and so does one whose base is elsewhere or was never saved.
-    """
+    """Make an adapter name a base beside it by the path from its own folder: both can be moved together."""
     file = folder / ADAPTER
     config = json.loads(file.read_text("utf-8")) if file.exists() else {}
     if not (named := config.get("base_model_name_or_path")):
@@ -160,10 +146,7 @@ def point_to_base(folder: Path) -> None:
 
 
 def read_gguf(file: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """Return the causal language model in a GGUF file, in float32, and its tokenizer, to be saved.
-
-    transformers' errors here are longer than one line: pass a file that is known to be whole.
-    """
+    """Return the causal language model in a whole GGUF file, in float32, and its tokenizer, to be saved."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     given = {"gguf_file": file.name, **_SAFE}

@@ -1,17 +1,11 @@
-"""A transformers model in this process: greedy or sampled replies, one by one or in batches.
-
-:class:`LocalModel` is the model behind ``local:FOLDER``; other decoders use the model in memory
-(:class:`Loaded`), too.
-"""
+"""A transformers model in this process (``local:FOLDER``); other decoders use it in memory, too."""
 
 import hashlib
 import json
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -23,25 +17,20 @@ from pwagents.files import file_hash
 from pwagents.llm.chat import ChatModel, Reply, Request, alternating, key_of
 from pwagents.llm.failures import ContextTooLongError, RefusedError, one_line
 from pwagents.llm.fence import without_control_tokens
-from pwagents.llm.folder import dropped_by_template, read_model, read_tokenizer
+from pwagents.llm.folder import ADAPTER, dropped_by_template, read_model, read_tokenizer
 from pwagents.schema import Record, Usage
 from pwagents.seeds import derive_seed
 
 # What decides a reply; checkpoints hold other files besides (optimizer state, logs).
-_MODEL_FILES = (
-    "*.safetensors", "*config.json", "*.jinja", "tokenizer*", "vocab*", "merges*", "*tokens*.json",
-)  # fmt: skip
+_FILES = ("*.safetensors", "*config.json", "*.jinja", "tokenizer*", "vocab*", "merges*", "*tokens*.json")
 
 
 class LocalModel(ChatModel):
     """A causal language model from a folder, loaded at the first call; on the GPU if there is one.
 
-    A reply depends on its request alone, sampled ones too: the noise of each comes from its own key. In a
-    batch, sums may differ in the last bit from those of a request alone, which can matter only where two
-    tokens are all but equally likely.
-
-    Of the model's generation_config only the end tokens count: what else stands there (top_k, repetition
-    penalty) is no part of a request and would change replies unseen.
+    A reply depends on its request alone, sampled ones too: the noise of each comes from its own key. Of the
+    model's generation_config only the end tokens count: top_k or a repetition penalty there are no part of a
+    request and would change replies unseen.
 
     :meth:`reply` raises ContextTooLongError for a prompt that fills the context; RefusedError for a sampling
     setting that is unknown or out of range, a broken model, a chat template that fails or drops functions;
@@ -51,8 +40,6 @@ class LocalModel(ChatModel):
         folder: config, weights (or a PEFT adapter) and a tokenizer with a chat template.
     """
 
-    batch_size = 16
-
     def __init__(self, folder: Path | str):
         self.folder = Path(folder)
 
@@ -60,23 +47,43 @@ class LocalModel(ChatModel):
     def name(self) -> str:
         """Return the folder's name and a hash of the model in it: another training, another name."""
         digest = hashlib.sha256()
-        for path in sorted({path for pattern in _MODEL_FILES for path in self.folder.glob(pattern)}):
+        for path in sorted({path for pattern in _FILES for path in self.folder.glob(pattern)}):
             digest.update(f"{path.name} {_content_hash(path)}\n".encode())
         return f"{self.folder.resolve().name}@{digest.hexdigest()[:12]}"
 
     def reply(self, request: Request) -> Reply:
-        return self.replies([request])[0]
+        import torch
 
-    def replies(self, requests: Sequence[Request]) -> list[Reply]:
-        jobs, replies = [self._job(request) for request in requests], dict[int, Reply]()
-        # Requests of like settings and length share a batch.
-        order = sorted(range(len(jobs)), key=lambda i: (jobs[i].group, len(jobs[i].prompt), i))
-        for _, group in groupby(order, key=lambda i: jobs[i].group):
-            alike = list(group)
-            for first in range(0, len(alike), self.batch_size):
-                part = alike[first : first + self.batch_size]
-                replies |= zip(part, self._generate([jobs[i] for i in part]), strict=True)
-        return [replies[i] for i in range(len(jobs))]
+        try:
+            sampling = Sampling.model_validate(request.sampling)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise RefusedError(f"{self.name}: sampling {first['loc'][0]}: {first['msg']}") from None
+        loaded, prompt = self.loaded, self._prompt(request)
+        if (space := loaded.context - len(prompt)) < 1:
+            text = f"{self.name}: a prompt of {len(prompt):,} tokens; the context is {loaded.context:,}"
+            raise ContextTooLongError(text)
+        # Seeded by the request alone: a model's name changes with the code that made it, samples must not.
+        seed = derive_seed(sampling.seed, key_of(request.content("local")))
+        ids = torch.tensor([prompt], device=loaded.model.device)
+        try:
+            with loaded.lock, torch.inference_mode():
+                out = loaded.model.generate(
+                    ids,
+                    attention_mask=torch.ones_like(ids),
+                    max_new_tokens=min(sampling.max_tokens, space),
+                    do_sample=False,  # sampling is the noise of sampler
+                    logits_processor=sampler(sampling, seed),
+                )
+        except torch.OutOfMemoryError as error:
+            raise InfrastructureError(f"{self.name}: {error}") from None
+        written = out[0, len(prompt) :].tolist()
+        end = next((i for i, token in enumerate(written) if token in loaded.ends), None)
+        # Special tokens stay: some tokenizers count <tool_call> among them.
+        text = loaded.tokenizer.decode(written[:end], skip_special_tokens=False).strip()
+        tokens = len(written) if end is None else end + 1  # the end token is counted, as endpoints do
+        usage = Usage(calls=1, prompt_tokens=len(prompt), completion_tokens=tokens)
+        return Reply(text=text, finish_reason="length" if end is None else "stop", usage=usage)
 
     @cached_property
     def loaded(self) -> "Loaded":
@@ -87,27 +94,12 @@ class LocalModel(ChatModel):
                 loaded = _in_memory[key] = _load(self.folder)
             return loaded
 
-    def _job(self, request: Request) -> "_Job":
-        try:
-            sampling = Sampling.model_validate(request.sampling)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise RefusedError(f"{self.name}: sampling {first['loc'][0]}: {first['msg']}") from None
-        prompt, context = self._prompt(request), self.loaded.context
-        if len(prompt) >= context:
-            text = f"{self.name}: a prompt of {len(prompt):,} tokens; the context is {context:,}"
-            raise ContextTooLongError(text)
-        # Seeded by the request alone: a model's name changes with the code that made it, samples must not.
-        seed = derive_seed(sampling.seed, key_of(request.content("local")))
-        return _Job(prompt, sampling, min(sampling.max_tokens, context - len(prompt)), seed)
-
     def _prompt(self, request: Request) -> list[int]:
         """Return token ids of the conversation in the model's chat template, up to the model's turn."""
         tokenizer, tools = self.loaded.tokenizer, list(request.tools) or None
         if tools and self.loaded.dropped:
-            dropped = ", ".join(self.loaded.dropped)
-            text = f"{self.name}: the chat template cannot tell a conversation with tools: {dropped}"
-            raise RefusedError(text)
+            text = f"{self.name}: the chat template cannot tell a conversation with tools: "
+            raise RefusedError(text + ", ".join(self.loaded.dropped))
 
         # A copy, without halves of surrogate pairs, which tokenizers refuse, and without control tokens: a
         # title that holds "<|im_end|>" must not end the turn that quotes it. Templates want arguments as
@@ -135,43 +127,6 @@ class LocalModel(ChatModel):
                 raise RefusedError(f"{self.name}: the chat template failed ({wrong})") from None
             return tokenizer(text, add_special_tokens=False)["input_ids"]
 
-    def _generate(self, jobs: "Sequence[_Job]") -> list[Reply]:
-        """Return what the model writes after each prompt of jobs of one group."""
-        import torch
-
-        loaded, sampling = self.loaded, jobs[0].sampling
-        width = max(len(job.prompt) for job in jobs)
-        pads = [width - len(job.prompt) for job in jobs]
-        device = loaded.model.device
-        ids = [[loaded.pad] * pad + job.prompt for pad, job in zip(pads, jobs, strict=True)]
-        mask = [[0] * pad + [1] * (width - pad) for pad in pads]
-        try:
-            with loaded.lock, torch.inference_mode():
-                out = loaded.model.generate(
-                    torch.tensor(ids, device=device),
-                    attention_mask=torch.tensor(mask, device=device),
-                    max_new_tokens=max(job.space for job in jobs),
-                    do_sample=False,  # sampling is the noise of sampler
-                    logits_processor=sampler(sampling, [job.seed for job in jobs]),
-                    stop_strings=list(sampling.stops) or None,
-                    tokenizer=loaded.tokenizer,
-                )
-        except torch.OutOfMemoryError as error:
-            raise InfrastructureError(f"{self.name}: {error}; a smaller batch_size may do") from None
-        replies = []
-        for job, row in zip(jobs, out[:, width:].tolist(), strict=True):
-            row = row[: job.space]
-            end = next((i for i, token in enumerate(row) if token in loaded.ends), None)
-            # Special tokens stay: some tokenizers count <tool_call> among them.
-            text = loaded.tokenizer.decode(row[:end], skip_special_tokens=False)
-            cut = min((i for stop in sampling.stops if (i := text.find(stop)) >= 0), default=None)
-            ends_itself = end is not None and cut is None
-            tokens = len(row[:end]) + ends_itself  # the end token is counted, as endpoints do
-            usage = Usage(calls=1, prompt_tokens=len(job.prompt), completion_tokens=tokens)
-            reason = "length" if end is None and cut is None else "stop"
-            replies.append(Reply(text=text[:cut].strip(), finish_reason=reason, usage=usage))
-        return replies
-
 
 class Sampling(Record):
     """The sampling settings that a local model knows, with OpenAI's names and defaults."""
@@ -179,31 +134,23 @@ class Sampling(Record):
     temperature: float = Field(1.0, ge=0)
     top_p: float = Field(1.0, gt=0, le=1)
     max_tokens: int = Field(1024, ge=1)
-    stop: str | tuple[str, ...] = ()
     seed: int = 0
 
-    @property
-    def stops(self) -> tuple[str, ...]:
-        return (self.stop,) if isinstance(self.stop, str) else self.stop
 
-
-def sampler(sampling: Sampling, seeds: Sequence[int]):
-    """Return processors that turn a greedy choice into a sample: noise on each row's logits, by its own seed.
-
-    torch's own sampling draws one noise for a whole batch: a reply would change with the rest of its batch.
-    """
+def sampler(sampling: Sampling, seed: int):
+    """Return processors that turn a greedy choice into a sample by noise on the logits, the same on a GPU."""
     import torch
     from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
 
     if sampling.temperature == 0:
         return LogitsProcessorList()
-    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    generator = torch.Generator().manual_seed(seed)
 
     def add_noise(_, scores):
         # The largest of logits plus Gumbel noise is a draw from their softmax, and -log of an exponential
         # variable is such noise. It is made on the CPU, so that a GPU draws the same.
-        noise = [torch.empty(scores.shape[1]).exponential_(generator=g).log_().neg_() for g in generators]
-        return scores.float() + torch.stack(noise).to(scores.device)
+        noise = torch.empty(scores.shape).exponential_(generator=generator).log_().neg_()
+        return scores.float() + noise.to(scores.device)
 
     return LogitsProcessorList(
         [TemperatureLogitsWarper(sampling.temperature), TopPLogitsWarper(sampling.top_p), add_noise]
@@ -212,15 +159,13 @@ def sampler(sampling: Sampling, seeds: Sequence[int]):
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model in memory; ``lock`` lets one thread at a time use it. ``context`` in tokens. ``dropped``: see
-    :func:`pwagents.llm.folder.dropped_by_template`."""
+    """A model in memory; ``lock`` lets one thread at a time use it."""
 
     model: Any
     tokenizer: Any
-    pad: int
     ends: frozenset[int]
-    context: int
-    dropped: list[str]
+    context: int  # tokens
+    dropped: list[str]  # by the chat template
     lock: threading.Lock
 
 
@@ -249,31 +194,14 @@ def _load(folder: Path) -> Loaded:
     model.generation_config = GenerationConfig(eos_token_id=sorted(ends), pad_token_id=pad)
     context = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
     dropped = dropped_by_template(tokenizer)
-    return Loaded(model, tokenizer, pad, frozenset(ends | {pad}), context, dropped, threading.Lock())
-
-
-@dataclass(frozen=True)
-class _Job:
-    """A request made ready: its prompt's ids, settings, room for new tokens, and seed."""
-
-    prompt: list[int]
-    sampling: Sampling
-    space: int
-    seed: int
-
-    @property
-    def group(self) -> str:
-        """Return what jobs have in common that can be generated together."""
-        return self.sampling.model_dump_json(exclude={"seed"})
+    return Loaded(model, tokenizer, frozenset(ends | {pad}), context, dropped, threading.Lock())
 
 
 def _content_hash(path: Path) -> str:
-    """Return SHA-256 of a file of a model.
-
-    An adapter names its base by a path of this machine, of which the folder's name alone counts, and its
-    modules in the random order of a set.
-    """
-    if path.name == "adapter_config.json":
+    """Return SHA-256 of a file of a model."""
+    # An adapter names its base by a path of this machine, of which the folder's name alone counts, and its
+    # modules in the random order of a set.
+    if path.name == ADAPTER:
         config = json.loads(path.read_text("utf-8"))
         config["base_model_name_or_path"] = Path(config.get("base_model_name_or_path") or "").name
         if isinstance(modules := config.get("target_modules"), list):

@@ -17,9 +17,8 @@ from pwagents.settings import Players, parse_player, project_path
 from pwagents.urls import is_loopback
 
 # The modules that decide a reply, whoever is asked.
-_ASKED = ("answers", "budget", "chat", "endpoints", "failures", "fence", "folder")
-_ASKED += ("local_model", "make", "openai_model", "parts", "store")
-CODE = ("schema", "seeds", "words", *(f"llm.{name}" for name in _ASKED))
+_ASKED = "answers budget chat failures fence folder local_model make openai_model parts store"
+CODE = ("schema", "seeds", "words", *(f"llm.{name}" for name in _ASKED.split()))
 _in_use: "WeakSet[Models]" = WeakSet()
 
 
@@ -36,7 +35,6 @@ class Models:
     roles that play later: a dead endpoint or a wrong key is found before any work.
 
     Args:
-        players: endpoint, budget and workers.
         store: the file that replies are kept in; what it holds is not requested again.
     """
 
@@ -48,11 +46,7 @@ class Models:
         _in_use.add(self)
 
     def __call__(self, spec: str) -> ChatModel:
-        """Return the model of ``spec``; nothing is loaded and nobody is asked before the first call.
-
-        Args:
-            spec: ``openai:gpt-4o-mini``, ``local:path/to/model`` or ``replay:gpt-4o-mini``, see
-                :func:`pwagents.settings.parse_player`.
+        """Return the model of ``openai:NAME``, ``local:FOLDER`` or ``replay:NAME``; nobody is asked yet.
 
         Raises:
             ValueError: ``spec`` is none of the three or names no saved model, or the endpoint is no URL.

@@ -1,27 +1,32 @@
 """Models behind an endpoint that speaks OpenAI's chat protocol: OpenAI, DeepSeek, vLLM, Ollama and others.
 
-:meth:`OpenAIModel.reply` writes a request in the endpoint's way, sends it and reads the answer. What an
-endpoint does not accept is learned from its refusals: a sampling parameter is left out or renamed, or the
-roles are made user and assistant in turns. What was learned holds for all later calls and is noted.
+What an endpoint does not accept is learned from its refusals: a sampling parameter is left out or renamed, or
+the roles are made user and assistant in turns. It holds for all later calls, and tables note it.
 """
 
 import json
+import logging
+import os
 import random
 import re
+import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cached_property
+from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment
 
+from pwagents import urls
 from pwagents.llm.answers import read_answer, read_json
 from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel, Reply, Request, alternating
-from pwagents.llm.endpoints import open_client, proxy_of
 from pwagents.llm.failures import (
-    FINAL,
+    ContentFilterError,
+    ContextTooLongError,
     EndpointError,
     Failure,
     RefusedError,
@@ -29,8 +34,11 @@ from pwagents.llm.failures import (
     one_line,
     sort_failure,
 )
-from pwagents.urls import endpoint_name, endpoint_url, secrets_of
 
+# Seconds without a byte, and in all, after which an attempt has failed.
+TIMEOUT_S, TOTAL_S = 120.0, 600.0
+# Variables that name certificates to trust: a file, or a folder.
+_CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR")
 FIRST_WAIT_S = 0.5  # before the second attempt, at most; doubled from one to the next
 LONGEST_WAIT_S = 60.0  # a server that asks for more is given up
 # A prompt of so many bytes that counts as fewer tokens than a twelfth of them was not read whole.
@@ -39,13 +47,11 @@ LONG_PROMPT, BYTES_A_TOKEN = 2000, 12
 _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 # What passes with no time: a certificate that is not trusted, no TLS there, a proxy that lets nobody through.
 _NEVER = re.compile(r"CERTIFICATE_VERIFY_FAILED|WRONG_VERSION_NUMBER|\A40[37]\b")
-_TRIAL = Request(
-    messages=(
-        {"role": "system", "content": "Answer in one word."},
-        {"role": "user", "content": "Are you there?"},
-    ),
-    sampling={"max_tokens": 256},  # a thought may come first
+_QUESTION = (
+    {"role": "system", "content": "Answer in one word."},
+    {"role": "user", "content": "Are you there?"},
 )
+_TRIAL = Request(messages=_QUESTION, sampling={"max_tokens": 256})  # a thought may come first
 
 
 class OpenAIModel(ChatModel):
@@ -53,14 +59,12 @@ class OpenAIModel(ChatModel):
 
     Failures that may pass (rate limit, server error, time-out, dropped connection, an answer that is no chat
     completion) are tried again, with exponential back-off and jitter, not before the server's Retry-After.
-    Unusable replies (malformed tool JSON, cut off, empty) are returned: what to do is for who asked. Tokens
-    that the endpoint does not report are counted as a third of the bytes, more than tokenizers make of them.
+    Unusable replies (malformed tool JSON, cut off, empty) are returned: what to do is for who asked.
 
     Args:
         name: the model's name at the endpoint.
         base_url: the endpoint; "" for the one in OPENAI_BASE_URL, else OpenAI's own.
-        endpoint: its name, by which stored replies differ; "" for :func:`endpoint_name` of the URL.
-        budget: limits what calls cost.
+        endpoint: its name, by which stored replies differ; "" for one that the URL gives.
         workers: calls under way at once, at most; fewer while the endpoint is congested.
         attempts: how often a call is tried in all.
     """
@@ -76,8 +80,8 @@ class OpenAIModel(ChatModel):
         attempts: int = 8,
     ):
         self.name, self.workers, self.attempts = name, workers, attempts
-        self.base_url = endpoint_url(base_url)
-        self.endpoint = endpoint or endpoint_name(self.base_url)
+        self.base_url = urls.endpoint_url(base_url)
+        self.endpoint = endpoint or urls.endpoint_name(self.base_url)
         self.budget, self.limiter = budget or Budget(), Limiter(workers)
         self._names: dict[str, str | None] = {}  # a parameter -> its name here; None: it is not accepted
         self._alternates = False  # whether roles are user and assistant in turns
@@ -86,11 +90,7 @@ class OpenAIModel(ChatModel):
         self._lock = threading.Lock()
 
     def try_out(self) -> None:
-        """Ask one short question, before any work.
-
-        Raises:
-            InfrastructureError: as of :meth:`reply`, after two attempts.
-        """
+        """Ask one short question, twice at most, before any work; errors are those of :meth:`reply`."""
         self.reply(_TRIAL, 2)
 
     def reply(self, request: Request, attempts: int | None = None) -> Reply:
@@ -129,8 +129,7 @@ class OpenAIModel(ChatModel):
                     raise EndpointError(text) from None
                 # Full jitter: threads that failed together must not come back together. On top of what the
                 # server asks for, never before. Not seeded: it decides when a reply is made, not which.
-                back_off = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (attempt - 1))
-                wait = failure.wait + random.random() * back_off
+                wait = failure.wait + random.random() * min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (attempt - 1))
             time.sleep(wait)  # without a slot: others may call meanwhile
             attempt += 1
 
@@ -157,10 +156,9 @@ class OpenAIModel(ChatModel):
             # chat.completions.create would check every message's fields, at twice the CPU time.
             answer = self._client.post("/chat/completions", cast_to=Response, content=content)
         except openai.APIStatusError as error:
-            answer = error.response
-            body = read_json(answer.content, self._secrets)
-            # The client's error holds the server's words unabridged.
-            raise sort_failure(error.status_code, body, answer.headers, sampling) from None
+            answer = error.response  # which holds the server's words unabridged
+            words = read_json(answer.content, self._secrets)
+            raise sort_failure(error.status_code, words, answer.headers, sampling) from None
         except openai.APITimeoutError:
             raise Failure("congested", "no answer in time") from None
         except openai.APIConnectionError as error:
@@ -189,7 +187,7 @@ class OpenAIModel(ChatModel):
     def _final(self, failure: Failure, request: Request) -> Exception:
         """Return the error of a failure that no further attempt mends."""
         text = self._named(failure.text)
-        trial = request.model_copy(update={"messages": _TRIAL.messages})
+        trial = request.model_copy(update={"messages": _QUESTION})
         if request == trial:  # a short question is refused for no task's sake
             return RefusedError(text)
         # Is it this request that is rejected, or are all of its kind? A short one shows it.
@@ -197,7 +195,8 @@ class OpenAIModel(ChatModel):
             with suppress(RefusedError):
                 self.reply(trial, 2)
                 return RejectedError(text)
-        return FINAL.get(failure.kind, RefusedError)(text)
+        kinds = {"too_long": ContextTooLongError, "filtered": ContentFilterError}
+        return kinds.get(failure.kind, RefusedError)(text)
 
     def _named(self, text: str) -> str:
         """Return a text with model and host before it, on one line."""
@@ -205,7 +204,7 @@ class OpenAIModel(ChatModel):
 
     @property
     def _secrets(self) -> tuple[str, ...]:
-        return secrets_of(self.base_url)
+        return urls.secrets_of(self.base_url)
 
     @cached_property
     def _client(self):
@@ -215,9 +214,8 @@ class OpenAIModel(ChatModel):
 class Limiter:
     """Slots for calls, shared by threads: as many as the endpoint bears.
 
-    Endpoints do not say how many they bear, and it changes with what others ask of them. So the limit is
-    found as TCP finds its window: it starts at ``most``, a congested call (rate limit, time-out) halves it,
-    and as many good calls as there are slots add one. Clients that do so come to share an endpoint fairly.
+    Endpoints do not say how many they bear, so the limit is found as TCP finds its window: a congested call
+    (rate limit, time-out) halves it, and as many good calls as there are slots add one.
     """
 
     def __init__(self, most: int):
@@ -236,19 +234,91 @@ class Limiter:
         with self._freed:
             self._freed.wait_for(lambda: self._under_way < self.slots)
             self._under_way += 1
-            halvings, is_congested, is_good = self._halvings, False, False
+            halvings, outcome = self._halvings, ""
         try:
             yield
-            is_good = True
+            outcome = "good"
         except Failure as failure:
-            is_congested = failure.kind == "congested"
+            outcome = failure.kind
             raise
         finally:
             with self._freed:
                 self._under_way -= 1
-                if is_good:  # one slot more a round, however many there are
+                if outcome == "good":  # one slot more a round, however many there are
                     self._slots = min(float(self._most), self._slots + 1 / self._slots)
                 # Calls under way together fail together, for one congestion: it is to be answered once.
-                elif is_congested and halvings == self._halvings:
+                elif outcome == "congested" and halvings == self._halvings:
                     self._slots, self._halvings = max(1.0, self._slots / 2), self._halvings + 1
                 self._freed.notify_all()
+
+
+def proxy_of(url: str) -> str | None:
+    """Return the proxy that the environment names; None for this machine and for what NO_PROXY lists."""
+    parts, proxies = urlsplit(url), getproxies_environment()
+    host = parts.hostname or ""
+    proxies["no"] = proxies.get("no", "").replace("*.", ".")
+    if urls.is_loopback(host) or proxy_bypass_environment(parts.netloc, proxies):
+        return None
+    for entry in proxies["no"].split(","):  # networks, which the standard library does not read
+        with suppress(ValueError, TypeError):
+            if ip_address(host) in ip_network(entry.strip().strip("[]"), strict=False):
+                return None
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+
+
+def open_client(url: str):
+    """Return the official client of the endpoint at ``url``.
+
+    Raises:
+        RefusedError: a variable of the environment holds no key, or names no usable proxy or certificates.
+    """
+    import httpx2
+    from openai import DefaultHttpxClient, OpenAI
+
+    key = os.environ.get(urls.KEY_VARIABLE, "").strip()
+    if not key and url == urls.OPENAI_URL:
+        raise RefusedError(f"{url}: no key; set the environment variable {urls.KEY_VARIABLE}")
+    if not all("!" <= letter <= "~" for letter in key):
+        wrong = "holds spaces or other characters that no key has; set it again"
+        raise RefusedError(f"{urls.KEY_VARIABLE} {wrong}")
+
+    verify: ssl.SSLContext | bool = True
+    named = {name: place for name in _CERTIFICATES if (place := os.environ.get(name))}
+    if named and urlsplit(url).scheme == "https":
+        # A file and a folder count both; REQUESTS_CA_BUNDLE may be either.
+        places = {"capath" if os.path.isdir(place) else "cafile": place for place in reversed(named.values())}
+        try:
+            verify = ssl.create_default_context(**places)
+        except (OSError, ValueError) as error:
+            names = ", ".join(f"{name}={place}" for name, place in named.items())
+            raise RefusedError(f"{names}: no certificates there ({error})") from None
+
+    def read(answer: httpx2.Response) -> None:
+        """Read the body within a time: the client waits for ever where a byte comes now and then."""
+        end, parts = time.monotonic() + TOTAL_S, []
+        with closing(answer.stream) as stream:
+            for part in stream:
+                parts.append(part)
+                if time.monotonic() > end:
+                    raise httpx2.ReadTimeout("the answer does not end")
+        answer.stream = httpx2.ByteStream(b"".join(parts))
+
+    if urls.TOKEN.search(url):
+        logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs the URL of each call
+    proxy = proxy_of(url)
+    try:
+        http = DefaultHttpxClient(
+            timeout=TIMEOUT_S,
+            follow_redirects=False,  # a redirect would hand the prompts to another host
+            event_hooks={"response": [read]},
+            proxy=proxy,
+            trust_env=False,  # what it makes of NO_PROXY breaks on networks
+            verify=verify,
+        )
+    except (ValueError, ImportError, httpx2.InvalidURL) as error:
+        scheme, _, host = (proxy or "").partition("://")
+        shown = f"{scheme}://...@{host.rpartition('@')[2]}" if "@" in host else proxy  # no password
+        raise RefusedError(f"proxy {shown} of HTTPS_PROXY or ALL_PROXY: {error}") from None
+    # Retries are ours: the client's ignore the failures of other threads, and errors in a 200.
+    return OpenAI(api_key=key or "none", base_url=url, http_client=http, max_retries=0)

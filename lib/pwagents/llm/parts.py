@@ -1,7 +1,6 @@
 """What a model wrote, split into thought, text and calls: once, for every provider, where a reply is made.
 
-Servers that know a model's format do this themselves. Others send all of it as text, in the model's own marks
-(``parts.yaml``); and a template that opens the thought leaves only its end in the reply.
+Servers that do not know a model's format send all of it as text, in the model's own marks (``parts.yaml``).
 """
 
 import ast
@@ -33,7 +32,7 @@ class ToolCall(Record):
 
 
 class Parts(NamedTuple):
-    """What a model wrote: its thought, what it says, and its calls."""
+    """What a model wrote."""
 
     thought: str
     text: str
@@ -101,11 +100,9 @@ def part(written: str) -> Parts:
     if first and (last := _as_calls(body[first.start() :], alone=True)):
         text, bodies = _FENCE.sub("", text[: first.start()]), last
     thought = "\n".join(filter(None, map(str.strip, thoughts + nested)))
-    made = (
-        ToolCall(id=call_id(written, i), name=name, arguments=arguments)
-        for i, (name, arguments) in enumerate(bodies)
-    )
-    return Parts(thought, text if text == written else text.strip(), tuple(made))
+    numbered = enumerate(bodies)
+    calls = (ToolCall(id=call_id(written, i), name=name, arguments=given) for i, (name, given) in numbered)
+    return Parts(thought, text if text == written else text.strip(), tuple(calls))
 
 
 def without_calls(written: str) -> str:
@@ -140,7 +137,6 @@ def _as_calls(text: str, alone: bool = False) -> list[tuple[str, str]] | None:
     Args:
         alone: no mark says that it is a call, so it must hold arguments, and no other field.
     """
-    listed: Any
     try:
         # [search(query="a coat")], as Llama 3.2 and 4 write calls; or one, without brackets
         if _PYTHON.match(text):

@@ -1,9 +1,9 @@
 """Prompts with places for values, and the prompts published with PersonalWAB, read from a clone of its code.
 
 The published ones (HongruCai/PersonalWAB) are not part of this project. The clone's files are parsed, never
-executed. Of a text that a function builds, its pieces are taken, with :data:`MARK` where a value goes
-(:func:`fill_marks`). Products and profiles are written as the published code writes them, as far as our types
-keep what its files hold: a price is a number, and nested details are text.
+executed. Of a text that a function builds, its pieces are taken, with :data:`MARK` where a value goes.
+Products and profiles are written as the published code writes them, as far as our types keep what its files
+hold: a price is a number, and nested details are text.
 """
 
 import ast
@@ -74,22 +74,14 @@ Prompts = Mapping[str, Any]  # texts, descriptions of functions, and words for v
 
 
 class OfficialPrompts(NamedTuple):
-    """The prompts of a clone, and where they come from.
-
-    Args:
-        texts: by the names of :data:`CONSTANTS` and :data:`BUILT`; empty for our own prompts.
-        origin: what tables say of the prompts, with a hash (12 hex digits) of the version.
-    """
+    """The prompts of a clone, named as in :data:`CONSTANTS` and :data:`BUILT`; what tables say of it."""
 
     texts: Prompts
     origin: str
 
 
 def official_prompts(repo: str | Path) -> OfficialPrompts:
-    """Return the prompts of a clone.
-
-    Args:
-        repo: the clone's folder, relative to the project's root; an empty text for our own prompts.
+    """Return the prompts of a clone in a folder of the project; none, as they are ours, for an empty text.
 
     Raises:
         DataError: a file or a text is missing, or a file is no Python.
@@ -192,15 +184,12 @@ def write_product(form: str, product: Product, number: int = 0, **values: str) -
 
 def write_profile(prompts: Prompts, profile: UserProfile) -> str:
     """Return the published form of a user's profile; a value outside its options is written as it is."""
-    words = {
-        "price_sensitivity": "PRICE",
-        "diversity_preference": "DIVERSITY",
-        "interaction_complexity": "INTERACTION",
-    }
+    options = {"price_sensitivity": "PRICE", "diversity_preference": "DIVERSITY"}
+    options["interaction_complexity"] = "INTERACTION"
     # Two placeholders have names of their own; the others are called like their fields.
-    other = {"interaction_complexity": "<INTERACTION_STYLE>", "focus_aspect": "<FOCUS>"}
+    own = {"interaction_complexity": "<INTERACTION_STYLE>", "focus_aspect": "<FOCUS>"}
     values = {}
     for field, value in profile:
-        text = prompts[words[field]].get(value, value) if field in words else value
-        values[other.get(field, f"<{field.upper()}>")] = text
+        text = prompts[options[field]].get(value, value) if field in options else value
+        values[own.get(field, f"<{field.upper()}>")] = text
     return fill(prompts["PROFILE_PROMPT"], values)

@@ -53,18 +53,14 @@ def ask_twice(
     what: str,
     failures: Counter[str],
 ) -> list[Result | None]:
-    """Return what replies say; each is sent back once if something is wrong with it.
+    """Return what each reply says; it is sent back once if something is wrong with it.
 
     Args:
-        readers: one for each request.
         what: is requested, for the progress bar.
         failures: counts "repaired" (usable at the second try), "unreadable" and "refused".
 
     Returns:
         A result for each request; None if its reply cannot be read in the end, or was refused.
-
-    Raises:
-        InfrastructureError: the model cannot be reached.
     """
 
     def read(i: int, reply: Reply) -> tuple[Result | None, str]:

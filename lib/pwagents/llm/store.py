@@ -1,8 +1,7 @@
 """Every reply of a model, kept: a run resumes from it, is replayed from it offline, is published with it.
 
-One SQLite file. A reply is found by its content: endpoint, model, messages, tools, sampling, sample. It is in
-the file before whoever asked for it goes on, so a killed run pays for no finished call twice. (A power cut
-may lose the last seconds: replies are written at once, but not forced onto the disk one by one.)
+One SQLite file. A reply is found by endpoint, model and request. It is in the file before whoever asked for
+it goes on, so a killed run pays for no finished call twice. (A power cut may lose the last seconds.)
 """
 
 import socket
@@ -10,7 +9,7 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -32,9 +31,6 @@ _WAIT_S = 60  # for another process that is writing
 class ResponseStore:
     """The replies in one file; several threads and processes of one machine may use it at once.
 
-    SQLite's write-ahead log is next to the file (``-wal``, ``-shm``: they belong to it). To publish the
-    replies, copy the file with ``VACUUM INTO``.
-
     Every method raises DataError when the file is damaged, and leaves it as it is, for its replies were paid
     for; InfrastructureError when it cannot be read or written now (disk full, locked for a minute).
     """
@@ -44,10 +40,9 @@ class ResponseStore:
         self._lock = threading.Lock()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._database_errors():
-            # isolation_level None: each statement is a transaction of its own.
-            self._db = sqlite3.connect(
-                self.path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
-            )
+            # Each statement is a transaction of its own.
+            options = {"isolation_level": None, "check_same_thread": False, "timeout": _WAIT_S}
+            self._db = sqlite3.connect(self.path, **options)
             try:
                 self._db.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
@@ -64,10 +59,7 @@ class ResponseStore:
         """Return the reply to the request of this key; None if none is stored.
 
         Args:
-            endpoint: whose; "" for whoever answered.
-
-        Raises:
-            DataError: without ``endpoint``, several answered, and not alike.
+            endpoint: whose; "" for whoever answered, which is a DataError if several did, and not alike.
         """
         query = "SELECT endpoint, reply FROM answer WHERE key = ? AND ? IN ('', endpoint) ORDER BY endpoint"
         replies = dict(self._execute(query, (key, endpoint)))
@@ -77,29 +69,15 @@ class ResponseStore:
         try:
             return next(map(Reply.model_validate_json, replies.values()), None)
         except ValidationError as error:
-            raise DataError(
-                self.path, key, "reply", one_line(str(error)), "a reply as it was stored"
-            ) from None
+            found = one_line(str(error))
+            raise DataError(self.path, key, "reply", found, "a reply as it was stored") from None
 
-    def put(
-        self, contents: Sequence[str], replies: Sequence[Reply], model: str, endpoint: str
-    ) -> list[Reply]:
-        """Store replies by their :meth:`Request.content`.
-
-        Returns:
-            The replies now stored: another process's, where it was the first with the same request.
-        """
-        keys = [key_of(content) for content in contents]
-        rows = [
-            (key, endpoint, model, zlib.compress(content.encode(), 1), reply.model_dump_json())
-            for key, content, reply in zip(keys, contents, replies, strict=True)
-        ]
-        with self._lock, self._database_errors():
-            before = self._db.total_changes
-            self._db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?, ?, ?, ?)", rows)
-            if self._db.total_changes - before == len(rows):
-                return list(replies)
-        return [self.get(key, endpoint) for key in keys]
+    def put(self, content: str, reply: Reply, model: str, endpoint: str) -> Reply:
+        """Store the reply to a :meth:`Request.content`; return the one stored, of whoever was the first."""
+        packed, written = zlib.compress(content.encode(), 1), reply.model_dump_json()
+        values = (key := key_of(content), endpoint, model, packed, written)
+        self._execute("INSERT OR IGNORE INTO answer VALUES (?, ?, ?, ?, ?)", values)
+        return self.get(key, endpoint)
 
     def claim(self, endpoint: str, model: str, host: str, port: int) -> str:
         """Return the name under which a local server keeps its replies: ``endpoint``, if it is free.
@@ -109,11 +87,9 @@ class ResponseStore:
         """
         held = self._execute("SELECT url FROM server WHERE endpoint = ? AND model = ?", (endpoint, model))
         if held and held[0][0] != f"{host}:{port}":
-            try:
+            with suppress(OSError):  # it is gone
                 socket.create_connection(held[0][0].rsplit(":", 1), timeout=1).close()
                 return endpoint.replace(host, f"{host}:{port}", 1)
-            except OSError:  # it is gone
-                pass
         self._execute("INSERT OR REPLACE INTO server VALUES (?, ?, ?)", (endpoint, model, f"{host}:{port}"))
         return endpoint
 
@@ -139,20 +115,17 @@ class ResponseStore:
 class StoredModel(ChatModel):
     """Asks ``inner`` for what ``store`` does not hold, and keeps it before it goes on.
 
-    Threads of this process that have the same request ask once (not in batches); two processes may both ask,
-    and go on with the same reply.
+    Threads of this process that have the same request ask once; two processes may both ask, and go on with
+    the same reply.
 
     Args:
-        inner: None for stored replies alone; ``name`` then says whose.
+        inner: None for stored replies alone, one that is not there is a DataError; ``name`` says whose.
         endpoint: which server's replies; "" for that of ``inner`` or, without one, whoever's.
         sampling: changes to every request's sampling; None takes a parameter away.
-        before_first: called once before the first reply is asked for, not where all are stored.
+        before_first: called before a reply is asked for, not where all are stored.
 
     Attributes:
         found, asked: how many replies were stored ones, and how many not.
-
-    Raises (from :meth:`reply`):
-        DataError: without ``inner``, a reply that is not stored; or the store is damaged.
     """
 
     def __init__(
@@ -168,48 +141,31 @@ class StoredModel(ChatModel):
         self.inner, self.store, self.sampling, self._before_first = inner, store, dict(sampling), before_first
         self.name, self.endpoint, self.found, self.asked = name, endpoint, 0, 0
         if inner:
-            self.name, self.workers, self.batch_size = inner.name, inner.workers, inner.batch_size
-            self.endpoint = endpoint or inner.endpoint
+            self.name, self.workers, self.endpoint = inner.name, inner.workers, endpoint or inner.endpoint
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     def reply(self, request: Request) -> Reply:
-        request = self._changed(request)
+        if self.sampling:
+            changed = request.sampling | self.sampling
+            sampling = {name: value for name, value in changed.items() if value is not None}
+            request = request.model_copy(update={"sampling": sampling})
         content = request.content(self.name)
         with self._lock:
             lock = self._locks.setdefault(content, threading.Lock())  # of all who ask this now
         with lock:
-            return self._replies({content: request})[content]
-
-    def replies(self, requests: Sequence[Request]) -> list[Reply]:
-        changed = [self._changed(request) for request in requests]
-        contents = [request.content(self.name) for request in changed]
-        replies = self._replies(dict(zip(contents, changed, strict=True)))
-        return [replies[content] for content in contents]
-
-    def _changed(self, request: Request) -> Request:
-        if not self.sampling:
-            return request
-        sampling = {name: v for name, v in (request.sampling | self.sampling).items() if v is not None}
-        return request.model_copy(update={"sampling": sampling})
-
-    def _replies(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
-        """Return replies by content of request; missing ones are asked for in batches and stored."""
-        replies = {content: self.store.get(key_of(content), self.endpoint) for content in requests}
-        missing = [content for content, reply in replies.items() if reply is None]
-        with self._lock:
-            self.found += len(requests) - len(missing)
-        if missing and self.inner is None:
-            texts = [m["content"] for m in requests[missing[0]].messages if isinstance(m.get("content"), str)]
-            held = ", ".join(f"{count:,} of {model}" for model, count in self.store.models().items())
-            wrong = f"none to {one_line((texts or [''])[-1], length=80)!r} (replies held: {held or 'none'})"
-            expected = "every reply stored; run once with the model itself, same params, same data"
-            raise DataError(self.store.path, f"model {self.name}", "reply", wrong, expected)
-        for i in range(0, len(missing), self.batch_size):
-            self._before_first()
-            part = missing[i : i + self.batch_size]
+            reply = self.store.get(key_of(content), self.endpoint)
+            if reply is None and self.inner is None:
+                raise self._not_stored(request)
+            if reply is None:
+                self._before_first()
             with self._lock:
-                self.asked += len(part)
-            made = self.inner.replies([requests[content] for content in part])
-            replies |= zip(part, self.store.put(part, made, self.name, self.endpoint), strict=True)
-        return replies
+                self.found, self.asked = self.found + (reply is not None), self.asked + (reply is None)
+            return reply or self.store.put(content, self.inner.reply(request), self.name, self.endpoint)
+
+    def _not_stored(self, request: Request) -> DataError:
+        texts = [m["content"] for m in request.messages if isinstance(m.get("content"), str)]
+        held = ", ".join(f"{count:,} of {model}" for model, count in self.store.models().items())
+        wrong = f"none to {one_line((texts or [''])[-1], length=80)!r} (replies held: {held or 'none'})"
+        expected = "every reply stored; run once with the model itself, same params, same data"
+        return DataError(self.store.path, f"model {self.name}", "reply", wrong, expected)
