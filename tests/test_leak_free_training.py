@@ -22,10 +22,10 @@ from pwagents.base_model.small import make_small_model
 from pwagents.data.amazon import load_amazon
 from pwagents.data.splits import parting_date
 from pwagents.puma import study as puma_study
-from pwagents.puma.prompts import load_prompts
+from pwagents.puma.memory import load_prompts
 from pwagents.puma.study import Study, load_worlds
 from pwagents.puma.train import parameter_rows
-from pwagents.puma.variants import make_variants as methods_of
+from pwagents.puma.study import make_variants as methods_of
 from pwagents.schema import Action, Benchmark, Review, Task
 from pwagents.settings import PumaNotebook, settings_values
 

@@ -15,8 +15,7 @@ import yaml
 from pwagents.base_model.small import make_small_model
 from pwagents.embedding import Embedder
 from pwagents.puma.labels import begin_tasks
-from pwagents.puma.memory import TaskMemory
-from pwagents.puma.prompts import load_prompts
+from pwagents.puma.memory import TaskMemory, load_prompts
 from pwagents.puma.study import Study, load_worlds
 from pwagents.schema import Behavior, Benchmark, Product, Review, Task
 from pwagents.settings import PumaNotebook, project_path, settings_values
@@ -87,7 +86,7 @@ SIZE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "in
 @pytest.fixture(scope="session")
 def tiny(tokenizer, tmp_path_factory):
     """Smoke with a world and trainings of seconds that learn: eight users, and four more to train on."""
-    values = settings_values("04_puma", {"preset": "smoke"}, PumaNotebook)
+    values = settings_values("04_puma", {"preset": "smoke"})
     base, output = tmp_path_factory.mktemp("base"), tmp_path_factory.mktemp("puma")
     make_small_model(tokenizer, 0, SIZE).save_pretrained(base)
     tokenizer.save_pretrained(base)

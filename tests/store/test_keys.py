@@ -15,7 +15,8 @@ from pwagents.evaluation import own_agent
 from pwagents.llm import make
 from pwagents.lm import train
 from pwagents.persona2web import runs
-from pwagents.puma import pairs, play
+from pwagents.puma import play
+from pwagents.puma import train as puma_train
 from pwagents.users import rules
 
 from ..notebook.notebooks import QUICK, cells_of
@@ -27,7 +28,7 @@ KEYS = {
     "methods": methods.CODE,
     "llm": make.CODE,
     "train": train.CODE,
-    "pairs": pairs.CODE,
+    "pairs": puma_train.CODE,
     "puma": play.CODE,
     "own": own_agent.CODE,
     "web": runs.CODE,
@@ -57,7 +58,7 @@ def keys_after(monkeypatch):
     [
         ("results/episodes.py", "refused by its model", "refused by the model"),  # a label
         ("results/style.py", "import", "import os, "),  # a figure's looks
-        ("settings.py", "Name of the endpoint", "The name of the endpoint"),  # a meaning
+        ("settings/group.py", "Name of the endpoint", "The name of the endpoint"),  # a meaning
         ("errors.py", "expected {}", "we expected {}"),  # an error message
         ("agents/offline.py", '"""Rule-based agents', '"""Agents by rules'),  # a docstring of what decides
         ("shop/search.py", "import ", "# A comment.\nimport "),
@@ -105,8 +106,8 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
             "return 1 - (rank - 1) / 9",
             ["pairs"],
         ),  # of episodes, scores are computed when they are read
-        ("puma/prompts.py", "Name the tool", "Name a tool", ["pairs", "puma"]),  # rows hold their prompts
-        ("lm/train.py", 'chance="fine-tuning"', 'chance="tuning"', ["train"]),
+        ("puma/memory.py", "Name the tool", "Name a tool", ["pairs", "puma"]),  # rows hold their prompts
+        ("lm/train.py", 'chance="fine-tuning"', 'chance="tuning"', ["train", "pairs"]),
         ("llm/replies.py", "Your answer", "The answer", ["web"]),  # no shop's episode holds such
         ("users/llm.py", "temperature", "Temperature", ["methods", "own"]),
         ("persona2web/pages.yaml", ":", ": # so", ["web"]),  # words on pages
@@ -135,7 +136,7 @@ MACHINERY |= {"persona2web.study", "persona2web.meta_evaluation"}
 @pytest.mark.parametrize(
     "modules",
     [
-        *(each.CODE for each in (offline, methods, make, train, pairs, play, own_agent, runs)),
+        *(each.CODE for each in (offline, methods, make, train, puma_train, play, own_agent, runs)),
         (*rules.CODE, *offline.CODE),
     ],
 )
