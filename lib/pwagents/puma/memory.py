@@ -106,8 +106,7 @@ class TaskMemory:
 
     def items(self, behaviors: Sequence[Behavior], function: str) -> list[str]:
         """Tell behaviours by the fields that matter to the function; uncut."""
-        name = {SEARCH: "TS_SEARCH_PROMPT", RECOMMEND: "TS_REC_PROMPT", REVIEW: "TS_REV_PROMPT"}[function]
-        return [self._tell(name, behavior) for behavior in behaviors]
+        return [self._tell(published.TASK_SPECIFIC[function], behavior) for behavior in behaviors]
 
     def recall(self, state: BeliefState, function: str, method: Method) -> Recall:
         """Remember for a task what ``method`` remembers."""
