@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from pwagents.puma import agent as module
-from pwagents.puma.agent import PumaAgent, completion_of, read_function, read_parameter
+from pwagents.puma.agent import PumaAgent, read_function, read_parameter
+from pwagents.puma.labels import completion_of
 from pwagents.puma.memory import RECOMMEND, REVIEW, SEARCH, Method, Recall, load_prompts, recurring_word
 from pwagents.puma.train import Trained
 

@@ -7,9 +7,8 @@ known beforehand, and :meth:`PumaAgent.act` answers many at once.
 
 Three things go by the protocol. *Published*: the memory is of the function that the task really asks for,
 also at the test, where step 1 names another one; a review's product is left out, as in ``test_llama.py``
-(the live agent of the repository tells it);
-and ids go through a set, which loses their order. *Leak-free*: the memory is of the function that step 1
-names, the product is told, and ids keep their order.
+(the live agent of the repository tells it); and ids go through a set, which loses their order. *Leak-free*:
+the memory is of the function that step 1 names, the product is told, and ids keep their order.
 
 Departure: a reply of step 1 that names no function is a step lost (``test.py`` reads it as a review).
 """
@@ -21,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from pwagents.agents.offline import CODE as OFFLINE
 from pwagents.lm.complete import complete
-from pwagents.puma.labels import as_text
 from pwagents.puma.memory import RECOMMEND, REVIEW, SEARCH, Method, Recall
 from pwagents.schema import FUNCTION_OF, Action, Protocol
 from pwagents.seeds import rng
@@ -44,18 +42,6 @@ CODE = (
 
 NAME_TOKENS = 32  # of a function's name, at most (``PUMA/scripts/generate_function.sh``)
 ARGUMENT = {SEARCH: "query", RECOMMEND: "product_sequence", REVIEW: "review"}
-
-
-def completion_of(parameter: str | Sequence[str], recall: Recall, method: Method) -> str:
-    """Write a parameter as the model of step 2 does.
-
-    With numbers for ids, a product that the memory does not tell has none and is left out, and each product
-    stands once. Empty where nothing is left.
-    """
-    if isinstance(parameter, str) or method.ids == "asin":
-        return as_text(parameter)
-    number_of = {asin: str(number) for number, asin in enumerate(recall.ids, start=1)}
-    return ", ".join(number_of[asin] for asin in dict.fromkeys(parameter) if asin in number_of)
 
 
 def read_parameter(function: str, text: str, recall: Recall, method: Method, protocol: Protocol) -> Action:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from pwagents.errors import NotEvaluableError
 from pwagents.llm.chat import ChatModel, Request, ask_all
-from pwagents.puma.memory import SEARCH, Prompts, TaskMemory
+from pwagents.puma.memory import SEARCH, Method, Prompts, Recall, TaskMemory
 from pwagents.schema import FUNCTION_OF, Product, Task
 from pwagents.settings import LabelKind
 from pwagents.shop.environment import BeliefState, Environment
@@ -50,6 +50,18 @@ class Label(NamedTuple):
 def as_text(parameter: str | Sequence[str]) -> str:
     """Write a parameter as the paper's model does: a text, or ids joined by commas."""
     return parameter if isinstance(parameter, str) else ", ".join(parameter)
+
+
+def completion_of(parameter: str | Sequence[str], recall: Recall, method: Method) -> str:
+    """Write a parameter as the model of step 2 does.
+
+    With numbers for ids, a product that the memory does not tell has none and is left out, and each product
+    stands once. Empty where nothing is left.
+    """
+    if isinstance(parameter, str) or method.ids == "asin":
+        return as_text(parameter)
+    number_of = {asin: str(number) for number, asin in enumerate(recall.ids, start=1)}
+    return ", ".join(number_of[asin] for asin in dict.fromkeys(parameter) if asin in number_of)
 
 
 def begin_tasks(tasks: Sequence[Task], start: Callable[[Task], Environment]) -> list[Begun]:

@@ -37,8 +37,8 @@ from pwagents.lm.load import merge
 from pwagents.lm.train import CODE as TRAINING
 from pwagents.lm.train import evaluate_pairs, fine_tune, prefer
 from pwagents.puma.agent import CODE as AGENT
-from pwagents.puma.agent import completion_of, read_parameter
-from pwagents.puma.labels import Begun
+from pwagents.puma.agent import read_parameter
+from pwagents.puma.labels import Begun, completion_of
 from pwagents.puma.memory import REVIEW, Method
 from pwagents.schema import Action, Task
 from pwagents.settings import PreferenceSettings, SftSettings, deciding
