@@ -140,7 +140,7 @@ class Study:
         # A reported score is computed alone, to the last bit; the many candidates of DPO are not reported.
         at_once = Embedder(cache, max_tokens=512, batch_size=64)
         always = RecommendersByTime([0], [recommender])
-        parts = (engine, always, at_once, shop.observation, self.shop.published, self.shop.published_hashes)
+        parts = (engine, always, at_once, shop.observation, self.shop.published)
         self.learning_shop = Shop(worlds.learned, *parts)
         embedder = Embedder(cache, shop.max_tokens, batch_size=64)
         self.memory = TaskMemory(worlds.products, embedder, read_tokenizer(base), prompts.texts)

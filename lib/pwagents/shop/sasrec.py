@@ -29,6 +29,7 @@ from torch.nn import functional as F
 
 from pwagents.code import hash_of
 from pwagents.errors import DataError
+from pwagents.files import file_hash
 from pwagents.portable import one_core
 from pwagents.progress import progress
 from pwagents.schema import Benchmark
@@ -191,7 +192,7 @@ class Recommender:
     Args:
         index: product id -> the model's item number.
         candidates: ids that may be recommended, None for all of ``index``; ids not in ``index`` are ignored.
-        name: of the folder with its weights, for the keys of episodes.
+        name: of the folder with its weights, or a hash of their files, for the keys of episodes.
 
     Raises:
         DataError: no candidate is in ``index``.
@@ -347,4 +348,5 @@ def load_published(checkpoint: Path, numbers: Path, products: Collection[str]) -
     except ValueError as error:
         expected = f"one JSON object {{product id: a number from 1 to {n_items}}}"
         raise DataError(numbers, "-", "(file)", " ".join(str(error).split())[:400], expected) from error
-    return Recommender(model, index, candidates=products)
+    name = " ".join(map(file_hash, (checkpoint, numbers)))
+    return Recommender(model, index, candidates=products, name=name)
