@@ -25,7 +25,6 @@ from pwagents.settings import LabelKind
 from pwagents.shop.environment import BeliefState, Environment
 
 MOST_RECOMMENDED = 30  # ids in a label, as many as the function reads
-LABELLED, AGAIN = "labelled", "labelled, bought before"
 
 
 class Begun(NamedTuple):
@@ -110,11 +109,10 @@ def make_labels(
                 parameter = parameter or (task.target,)
         else:
             parameter = task.review.text
-        outcome = AGAIN if task.type != "review" and bought_before(begun, products) else LABELLED
-        if kind == "leak_free":
-            outcome = _leak(begun, parameter, products) or outcome
-        counts[task.type, outcome] += 1
-        if outcome in (LABELLED, AGAIN):
+        leak = _leak(begun, parameter, products) if kind == "leak_free" else ""
+        again = ", bought before" if task.type != "review" and bought_before(begun, products) else ""
+        counts[task.type, leak or f"labelled{again}"] += 1
+        if not leak:
             labels.append(Label(begun, parameter))
     return labels, counts
 
