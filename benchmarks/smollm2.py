@@ -26,11 +26,10 @@ from pwagents.data.splits import sample_tasks
 from pwagents.orion.experiment import OrionRuns
 from pwagents.orion.study import make_study
 from pwagents.orion.train import fine_tuned, make_conversations
+from pwagents.puma.memory import load_prompts
 from pwagents.puma.play import play
-from pwagents.puma.prompts import load_prompts
-from pwagents.puma.study import Study, load_worlds
+from pwagents.puma.study import NO_DPO, Study, load_worlds, make_variants
 from pwagents.puma.train import train
-from pwagents.puma.variants import NO_DPO, make_variants
 from pwagents.report.reference import PRESET, REFERENCE, read_episodes, read_lines
 from pwagents.results.episodes import records_frame, share_of_known_ids
 from pwagents.results.statistics import by_task

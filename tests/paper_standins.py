@@ -159,7 +159,7 @@ def make_tokenizer():
 
 def save_llama(folder: Path) -> Path:
     """A random LLaMA; its tokenizer begins each text as LLaMA's does, and has no padding."""
-    from pwagents.puma.prompts import OURS
+    from pwagents.puma.memory import OURS
     from pwagents.schema import FUNCTION_OF
 
     texts = [*OURS.values(), *20 * [*FUNCTION_OF.values()]]

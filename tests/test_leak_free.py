@@ -65,8 +65,8 @@ def benchmark() -> Benchmark:
 
 
 @pytest.fixture(scope="module")
-def recommenders(benchmark):
-    return RecommendersByTime.fit(benchmark, CONFIG, seed=0, n_dates=4)
+def recommenders(benchmark, tmp_path_factory):
+    return RecommendersByTime.fit(benchmark, CONFIG, 0, 4, tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="module")
@@ -88,25 +88,25 @@ def test_what_recommenders_learn_from_lies_before_their_date(benchmark, recommen
         assert all(time < start for time in times_of_markers(" ".join(index)))
 
 
-def test_a_user_gets_the_latest_recommender_that_knows_no_future(recommenders):
+def test_a_user_gets_the_latest_recommender_that_knows_no_future(recommenders, tmp_path):
     first, *_, last = recommenders.dates
     assert recommenders.at(last + 1) is recommenders.at(last) is recommenders.recommenders[-1]
     assert recommenders.at(last - 1) is recommenders.recommenders[-2]
     assert recommenders.at(first - 1).recommend(["anything"]) == []
     world = make_world(WorldSettings(n_users=12, n_products=150), seed=0).benchmark
-    (date,) = RecommendersByTime.fit(world, CONFIG, seed=0, n_dates=4).dates  # one serves all
+    (date,) = RecommendersByTime.fit(world, CONFIG, 0, 4, tmp_path).dates  # one serves all
     expected = {user: [b.parent_asin for b in world.train_period(user)] for user in world.behaviors}
     assert training_sequences(world, date) == expected
 
 
-def test_what_strangers_buy_later_is_not_known_either(benchmark):
+def test_what_strangers_buy_later_is_not_known_either(benchmark, tmp_path):
     times = [task.timestamp for task in benchmark.all_tasks()]
     # Products of the world before it was marked: no user has bought them.
     unused = [asin for asin in sorted(benchmark.products) if not times_of_markers(asin)][:40]
     bought = tuple((min(times) + i * (max(times) - min(times)) // 40, asin) for i, asin in enumerate(unused))
     among_strangers = replace(benchmark, population={"P1": bought[::2], "P2": bought[1::2]})
     time_of, known = {asin: time for time, asin in bought}, set()
-    fitted = RecommendersByTime.fit(among_strangers, CONFIG, seed=0, n_dates=4)
+    fitted = RecommendersByTime.fit(among_strangers, CONFIG, 0, 4, tmp_path)
     for user in benchmark.behaviors:
         start = benchmark.first_task(user)
         index = getattr(fitted.at(start), "index", {})

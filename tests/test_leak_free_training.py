@@ -19,10 +19,10 @@ from pwagents.orion import study as orion_study
 from pwagents.orion.agent import belief_states
 from pwagents.orion.train import game_of, make_conversations
 from pwagents.puma import study as puma_study
-from pwagents.puma.prompts import load_prompts
+from pwagents.puma.memory import load_prompts
 from pwagents.puma.study import Study, load_worlds
+from pwagents.puma.study import make_variants as methods_of
 from pwagents.puma.train import parameter_rows
-from pwagents.puma.variants import make_variants as methods_of
 from pwagents.schema import Action, Benchmark, Review, Task
 from pwagents.settings import NOTEBOOKS, settings_values
 

@@ -55,9 +55,10 @@ def policy(classifier):
 
 
 @pytest.fixture(scope="session")
-def shop(benchmark, embedder):
+def shop(benchmark, embedder, tmp_path_factory):
     sequences = {u: [b.parent_asin for b in benchmark.train_period(u)] for u in benchmark.behaviors}
-    recommender = Recommender.fit(sequences, SasRecSettings(epochs=1), seed=0, cache_dir=None)
+    cache = tmp_path_factory.mktemp("cache")
+    recommender = Recommender.fit(sequences, SasRecSettings(epochs=1), seed=0, cache_dir=cache)
     always = RecommendersByTime([0], [recommender])
     return Shop(benchmark, build_search_engine(benchmark.products), always, embedder)
 

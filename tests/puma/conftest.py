@@ -15,8 +15,7 @@ import yaml
 from pwagents.base_model.small import make_small_model
 from pwagents.embedding import Embedder
 from pwagents.puma.labels import begin_tasks
-from pwagents.puma.memory import TaskMemory
-from pwagents.puma.prompts import load_prompts
+from pwagents.puma.memory import TaskMemory, load_prompts
 from pwagents.puma.study import Study, load_worlds
 from pwagents.schema import Behavior, Benchmark, Product, Review, Task
 from pwagents.settings import PumaNotebook, project_path, settings_values

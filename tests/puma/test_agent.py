@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pwagents.puma import agent as module
-from pwagents.puma.agent import PumaAgent, completion_of, read_function, read_parameter
-from pwagents.puma.memory import RECOMMEND, REVIEW, SEARCH, Recall, recurring_word
-from pwagents.puma.methods import Method
-from pwagents.puma.prompts import load_prompts
+from pwagents.puma.agent import PumaAgent, read_function, read_parameter
+from pwagents.puma.labels import completion_of
+from pwagents.puma.memory import RECOMMEND, REVIEW, SEARCH, Method, Recall, load_prompts, recurring_word
+from pwagents.puma.train import Trained
 
 from .conftest import CIRCUMSTANCES, DAY, product
 
@@ -86,7 +87,9 @@ def act(memory, monkeypatch):
 
         monkeypatch.setattr(module, "complete", complete)
         method = Method(memory_tokens=400)
-        agent = PumaAgent(Path("first"), Path("second"), memory, load_prompts(), method, protocol)
+        config = SimpleNamespace(study=SimpleNamespace(max_new_tokens=8, batch_size=8))
+        study = SimpleNamespace(memory=memory, prompts=load_prompts(), settings=config)
+        agent = PumaAgent(study, method, Trained(Path("first"), Path("second"), Path("second")), protocol)
         actions = agent.act([each.state for each in begun], [each.function for each in begun])
         return actions, *read.values()
 

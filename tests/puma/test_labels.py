@@ -3,14 +3,11 @@
 import json
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from unittest.mock import MagicMock
 
-from pwagents.puma.labels import as_text, llm_queries, make_labels, offline_queries
-from pwagents.puma.memory import SEARCH
-from pwagents.puma.methods import Method
-from pwagents.puma.prompts import load_prompts
+from pwagents.puma.labels import as_text, make_labels, write_queries
+from pwagents.puma.memory import SEARCH, Method, load_prompts
 
 from ..agents.conftest import ScriptedModel
 from ..llm.conftest import byte_tokenizer
@@ -20,8 +17,7 @@ from .conftest import CIRCUMSTANCES, Words, begun_of, memory_of
 
 
 def label(world, memory, model, prompts, split):
-    write = partial(llm_queries, model, memory, prompts)
-    return make_labels("published", [*begun_of(world, split).values()], memory, write)[0]
+    return make_labels("published", [*begun_of(world, split).values()], memory, prompts, model)[0]
 
 
 def test_published_labels_are_those_worked_out_by_hand(world, memory, begun):
@@ -35,8 +31,8 @@ def test_published_labels_are_those_worked_out_by_hand(world, memory, begun):
     assert message["role"] == "system" and request.sampling == {"temperature": 0.0}
     assert all(text in message["content"] for text in ("Find a red pan", *titles))
     # Where no model writes, the rule does: of forty pans and rakes, each of the brand Otter, most are pans.
-    silent = llm_queries(model, memory, prompts, [begun["query"]])
-    assert silent == offline_queries(memory, [begun["query"]]) == ["Otter Find a red pan"]
+    for each in (model, None):
+        assert write_queries([begun["query"].state], memory, prompts, each) == ["Otter Find a red pan"]
 
 
 @needs_clone
@@ -77,8 +73,8 @@ def test_the_published_script_makes_the_same_prompts_and_labels(world, tmp_path,
                 assert as_text(parameter) == row["target"]
 
 
-def leak_free_of(begun, memory, write=None):
-    return make_labels("leak_free", begun, memory, write or partial(offline_queries, memory))
+def leak_free_of(begun, memory, model=None):
+    return make_labels("leak_free", begun, memory, load_prompts(), model)
 
 
 def test_no_leak_free_label_and_no_input_tells_the_target_unless_the_past_does(study):
@@ -104,7 +100,7 @@ def test_no_leak_free_label_and_no_input_tells_the_target_unless_the_past_does(s
     # A query that tells the target is no label.
     searches = [each for each in study.begun if each.function == SEARCH]
     cheat = [products[each.task.target].title for each in searches]
-    labels, counts = leak_free_of(searches, study.memory, lambda _: cheat)
+    labels, counts = leak_free_of(searches, study.memory, ScriptedModel(cheat))
     assert all(map(is_known, labels))
     assert counts["search", "target in the label"] > 0 == counts["search", "labelled"]
 

@@ -12,13 +12,12 @@ from pwagents.errors import DataError, SettingsError
 from pwagents.llm.folder import read_model
 from pwagents.lm import complete as complete_module
 from pwagents.puma import agent as agent_module
-from pwagents.puma.methods import Method
-from pwagents.puma.play import PLAIN, make_agent, play, play_anew, play_at_once
-from pwagents.puma.prompts import load_prompts
-from pwagents.puma.study import Study, Worlds, load_worlds
+from pwagents.puma.agent import PumaAgent
+from pwagents.puma.memory import Method, load_prompts
+from pwagents.puma.play import PLAIN, play, play_anew, play_at_once
+from pwagents.puma.study import NO_DPO, PUMA, Study, Worlds, load_worlds
+from pwagents.puma.study import make_variants as methods_of
 from pwagents.puma.train import Trained, train
-from pwagents.puma.variants import NO_DPO, PUMA
-from pwagents.puma.variants import make_variants as methods_of
 from pwagents.results.episodes import mark_targets, records_frame
 from pwagents.schema import Action, Review
 from pwagents.settings import load_settings, project_path, settings_values
@@ -101,7 +100,7 @@ def test_an_agent_loads_its_models_once(elsewhere, monkeypatch):
     monkeypatch.setattr(
         complete_module, "read_model", lambda *given: loads.append(given) or read_model(*given)
     )
-    agent = make_agent(elsewhere, Method(), Trained(base, base, base), "leak_free")
+    agent = PumaAgent(elsewhere, Method(), Trained(base, base, base), "leak_free")
     first, second = (each.state for each in elsewhere.begun[:2])
     calls = [agent(first), agent(second)]
     assert len(loads) == 1  # the base is the model of both steps

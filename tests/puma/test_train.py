@@ -7,21 +7,32 @@ import pytest
 
 from pwagents.errors import DataError
 from pwagents.puma import train as module
-from pwagents.puma.agent import call_of
 from pwagents.puma.labels import as_text
 from pwagents.puma.memory import RECOMMEND, SEARCH
-from pwagents.puma.pairs import carry_out, choose_pair, split_pairs
-from pwagents.puma.study import Study, load_worlds, purchases_to_learn_from
+from pwagents.puma.study import (
+    NO_DPO,
+    NO_MEMORY,
+    NO_SFT,
+    PLUS,
+    PUMA,
+    UNTUNED,
+    Study,
+    load_worlds,
+    make_variants,
+    purchases_to_learn_from,
+)
 from pwagents.puma.train import (
     candidate_pairs,
+    carry_out,
+    choose_pair,
     choose_preferences,
     fine_tuned,
     pair_rows,
     parameter_rows,
     preferred,
+    split_pairs,
     train,
 )
-from pwagents.puma.variants import NO_DPO, NO_MEMORY, NO_SFT, PLUS, PUMA, UNTUNED, make_variants
 from pwagents.results.episodes import share_of_known_ids
 from pwagents.schema import Action
 from pwagents.settings import PreferenceSettings
@@ -70,8 +81,9 @@ def test_the_shop_to_learn_in_knows_nothing_from_the_first_train_task_on(study):
 def test_a_call_is_worth_what_it_reaches_in_the_shop_to_learn_in(study):
     asked = next(each for each in study.begun if each.function == SEARCH)
     queries = (study.worlds.products[asked.task.target].title, "qqq", "")  # the last one is a malformed call
+    calls = [Action(name=SEARCH, arguments={"query": each}) for each in queries]
     start = partial(Environment, study.learning_shop, protocol=study.protocol, split="train")
-    assert [carry_out(asked, call_of(SEARCH, each), start) for each in queries] == [1.0, 0.0, 0.0]
+    assert [carry_out(asked, call, start) for call in calls] == [1.0, 0.0, 0.0]
 
 
 def test_every_task_pairs_the_first_of_the_best_with_the_last_of_the_worst(begun):

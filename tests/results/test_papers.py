@@ -165,7 +165,9 @@ def test_models_with_the_papers_prompts_stand_below_and_those_that_did_not_play_
     played = pd.concat([episodes(*BASELINES).assign(model=name) for name in ("gpt-4.1", "some/other")])
     table = with_prompted(trained, played, "embedded world").droplevel(1, axis=1)
     ours, absent = (table[table["source"] == source] for source in ("here", "not run"))
-    assert ours["row"].tolist() == [f"{name} ({of})" for name in ("gpt-4.1", "some/other") for of in BASELINES]
+    assert ours["row"].tolist() == [
+        f"{name} ({of})" for name in ("gpt-4.1", "some/other") for of in BASELINES
+    ]
     assert set(ours["n"]) == {6} and table["row"].iloc[15] == "Orion (Ours)"
     assert absent["backbone"].tolist() == 5 * ["DeepSeek-V3"] + 5 * ["Qwen2.5"]
     assert absent["needs"].str.contains("OPENAI_API_KEY.*06_orion_grpo.*policies: .openai:").all()

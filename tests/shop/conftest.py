@@ -23,8 +23,9 @@ def world():
 
 
 @pytest.fixture(scope="session")
-def shop(benchmark):
+def shop(benchmark, tmp_path_factory):
     sequences = {u: [b.parent_asin for b in benchmark.train_period(u)] for u in benchmark.behaviors}
-    recommender = Recommender.fit(sequences, SasRecSettings(epochs=1), seed=0, cache_dir=None)
+    cache = tmp_path_factory.mktemp("cache")
+    recommender = Recommender.fit(sequences, SasRecSettings(epochs=1), seed=0, cache_dir=cache)
     always = RecommendersByTime([0], [recommender])
     return Shop(benchmark, build_search_engine(benchmark.products), always, WordOverlap())

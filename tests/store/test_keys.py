@@ -18,7 +18,8 @@ from pwagents.orion import baselines, references
 from pwagents.orion import play as orion_play
 from pwagents.orion import train as orion_train
 from pwagents.persona2web import runs
-from pwagents.puma import pairs, play
+from pwagents.puma import play
+from pwagents.puma import train as puma_train
 from pwagents.users import rules
 
 from ..notebook.notebooks import QUICK, cells_of
@@ -30,7 +31,7 @@ KEYS = {
     "methods": methods.CODE,
     "llm": make.CODE,
     "train": train.CODE,
-    "pairs": pairs.CODE,
+    "pairs": puma_train.CODE,
     "puma": play.CODE,
     "own": own_agent.CODE,
     "web": runs.CODE,
@@ -108,8 +109,8 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
             "return 1 - (rank - 1) / 9",
             ["pairs"],
         ),  # of episodes, scores are computed when they are read
-        ("puma/prompts.py", "Name the tool", "Name a tool", ["pairs", "puma"]),  # rows hold their prompts
-        ("lm/train.py", 'chance="fine-tuning"', 'chance="tuning"', ["train"]),
+        ("puma/memory.py", "Name the tool", "Name a tool", ["pairs", "puma"]),  # rows hold their prompts
+        ("lm/train.py", 'chance="fine-tuning"', 'chance="tuning"', ["train", "pairs"]),
         ("llm/replies.py", "Your answer", "The answer", ["web"]),  # no shop's episode holds such
         ("users/llm.py", "temperature", "Temperature", ["methods", "own"]),
         ("persona2web/pages.yaml", ":", ": # so", ["web"]),  # words on pages
@@ -144,7 +145,7 @@ def is_machinery(module: str) -> bool:
 @pytest.mark.parametrize(
     "modules",
     [
-        *(each.CODE for each in (offline, methods, make, train, pairs, play, own_agent, runs)),
+        *(each.CODE for each in (offline, methods, make, train, puma_train, play, own_agent, runs)),
         *(each.CODE for each in (orion_play, baselines)),
         (*rules.CODE, *offline.CODE),
         (*orion_play.CODE, *references.CODE),

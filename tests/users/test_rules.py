@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from pwagents.profiles.contextual import ContextualProfile, ProfileLine
 from pwagents.schema import TASK_TYPES, Product, Review, UserProfile
-from pwagents.users.difficult import DIFFICULT, ImpatientUser, VagueUser, WrongUser
-from pwagents.users.rules import RuleUser
+from pwagents.users.rules import DIFFICULT, ImpatientUser, RuleUser, VagueUser, WrongUser
 
 from .conftest import LAMP, is_leak, lamp_task, look_up, results, review, talk
 from .questions import ordinary_questions

@@ -5,7 +5,7 @@ ids of a list, to write in the manner of earlier texts. Products, ids and reques
 most requests are of words that nobody would say together: what can be guessed from its neighbours need not be
 copied. What to search for, recommend or write on a real task, and which tool does it, these do not teach.
 
-The prompts are :mod:`pwagents.puma.prompts`' own. Their form is the published one (PersonalWAB's repository,
+The prompts are :mod:`pwagents.puma.memory`'s own. Their form is the published one (PersonalWAB's repository,
 ``PUMA/utils.py``), the words are ours.
 """
 
@@ -32,7 +32,7 @@ from pwagents.data.synthetic.shop import (
     language,
 )
 from pwagents.lm.tokens import Example
-from pwagents.puma.prompts import FUNCTION, JOB, PARAMETER, parameter_prompt
+from pwagents.puma.memory import FUNCTION, JOB, PARAMETER, parameter_prompt
 from pwagents.schema import FUNCTION_OF, Product
 from pwagents.seeds import rng
 from pwagents.settings import PumaNotebook

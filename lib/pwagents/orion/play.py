@@ -32,7 +32,7 @@ from pwagents.shop.environment import BeliefState
 CODE = (
     *dict.fromkeys((*OFFLINE, *MODELS)),
     *(f"agents.{name}" for name in ("messages", "replies")),
-    *(f"users.{name}" for name in ("rules", "llm", "difficult")),
+    *(f"users.{name}" for name in ("rules", "llm")),
     *(f"llm.{name}" for name in ("prompts", "replies")),
     *(f"lm.{name}" for name in ("decode", "tokens")),
     *(f"profiles.{name}" for name in ("catalogue", "clusters", "global_micro", "llm", "offline", "types")),

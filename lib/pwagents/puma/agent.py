@@ -7,9 +7,8 @@ known beforehand, and :meth:`PumaAgent.act` answers many at once.
 
 Three things go by the protocol. *Published*: the memory is of the function that the task really asks for,
 also at the test, where step 1 names another one; a review's product is left out, as in ``test_llama.py``
-(the live agent of the repository tells it);
-and ids go through a set, which loses their order. *Leak-free*: the memory is of the function that step 1
-names, the product is told, and ids keep their order.
+(the live agent of the repository tells it); and ids go through a set, which loses their order. *Leak-free*:
+the memory is of the function that step 1 names, the product is told, and ids keep their order.
 
 Departure: a reply of step 1 that names no function is a step lost (``test.py`` reads it as a review).
 """
@@ -17,17 +16,18 @@ Departure: a reply of step 1 that names no function is a step lost (``test.py`` 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pwagents.agents.offline import CODE as OFFLINE
 from pwagents.lm.complete import complete
-from pwagents.puma.labels import as_text
-from pwagents.puma.memory import RECOMMEND, REVIEW, SEARCH, Recall, TaskMemory
-from pwagents.puma.methods import Method
-from pwagents.puma.prompts import Prompts
+from pwagents.puma.memory import RECOMMEND, REVIEW, SEARCH, Method, Recall
 from pwagents.schema import FUNCTION_OF, Action, Protocol
 from pwagents.seeds import rng
 from pwagents.shop.environment import BeliefState
+
+if TYPE_CHECKING:
+    from pwagents.puma.study import Study
+    from pwagents.puma.train import Trained
 
 # The modules that decide a call, for keys.
 CODE = (
@@ -37,29 +37,11 @@ CODE = (
     *(f"lm.{name}" for name in ("complete", "load")),
     "profiles.clusters",
     "words",
-    *(f"puma.{name}" for name in ("agent", "labels", "memory", "methods", "prompts")),
+    *(f"puma.{name}" for name in ("agent", "labels", "memory")),
 )
 
 NAME_TOKENS = 32  # of a function's name, at most (``PUMA/scripts/generate_function.sh``)
 ARGUMENT = {SEARCH: "query", RECOMMEND: "product_sequence", REVIEW: "review"}
-
-
-def completion_of(parameter: str | Sequence[str], recall: Recall, method: Method) -> str:
-    """Write a parameter as the model of step 2 does.
-
-    With numbers for ids, a product that the memory does not tell has none and is left out, and each product
-    stands once. Empty where nothing is left.
-    """
-    if isinstance(parameter, str) or method.ids == "asin":
-        return as_text(parameter)
-    number_of = {asin: str(number) for number, asin in enumerate(recall.ids, start=1)}
-    return ", ".join(number_of[asin] for asin in dict.fromkeys(parameter) if asin in number_of)
-
-
-def call_of(function: str, parameter: str | Sequence[str]) -> Action:
-    """Return the call of a function with its one parameter."""
-    value = parameter if isinstance(parameter, str) else list(parameter)
-    return Action(name=function, arguments={ARGUMENT[function]: value})
 
 
 def read_parameter(function: str, text: str, recall: Recall, method: Method, protocol: Protocol) -> Action:
@@ -68,7 +50,7 @@ def read_parameter(function: str, text: str, recall: Recall, method: Method, pro
     Unknown ids stay: the recommender passes over them, and of more than 30 known ones it takes the last 30.
     """
     if function != RECOMMEND:
-        return call_of(function, text.strip())
+        return Action(name=function, arguments={ARGUMENT[function]: text.strip()})
     ids = [each.strip() for each in text.split(",")]
     if method.ids == "number":
         id_of = {str(number): asin for number, asin in enumerate(recall.ids, start=1)}
@@ -77,7 +59,7 @@ def read_parameter(function: str, text: str, recall: Recall, method: Method, pro
         # The order of the published set depends on Python's hash seed; here on the text alone.
         ids = sorted(set(ids))
         ids = [ids[i] for i in rng(0, "order of a set", text).permutation(len(ids))]
-    return call_of(function, ids)
+    return Action(name=function, arguments={ARGUMENT[function]: ids})
 
 
 def read_function(text: str) -> str:
@@ -89,23 +71,18 @@ def read_function(text: str) -> str:
 
 @dataclass(frozen=True)
 class PumaAgent:
-    """Lets one model name the function and another one write its parameter.
+    """Lets one trained model name the function and another one write its parameter.
 
     Called with single states it keeps both models loaded; :meth:`act` loads them for all of its states.
 
     Args:
-        identifier, writer: folders of the models of the two steps.
-        max_new_tokens, batch_size: of step 2.
+        study: whose memory, prompts and settings of decoding it has.
     """
 
-    identifier: Path
-    writer: Path
-    memory: TaskMemory
-    prompts: Prompts
+    study: "Study"
     method: Method
-    protocol: Protocol = "leak_free"
-    max_new_tokens: int = 256
-    batch_size: int = 8
+    trained: "Trained"
+    protocol: Protocol
     _loaded: dict[Path, Any] = field(default_factory=dict, compare=False)
 
     def __call__(self, state: BeliefState) -> Action:
@@ -121,24 +98,25 @@ class PumaAgent:
                 protocol. Where they are not given, the memory is of the function that step 1 names.
             loaded: of :func:`pwagents.lm.complete.complete`.
         """
-        self.memory.prepare(states)
-        prompts = [self.prompts.identify(state.instruction) for state in states]
-        options: dict[str, Any] = {"batch_size": self.batch_size, "loaded": loaded}
-        named = complete(self.identifier, prompts, max_new_tokens=NAME_TOKENS, **options)
+        memory, forms, config = self.study.memory, self.study.prompts, self.study.settings.study
+        memory.prepare(states)
+        prompts = [forms.identify(state.instruction) for state in states]
+        options: dict[str, Any] = {"batch_size": config.batch_size, "loaded": loaded}
+        named = complete(self.trained.identifier, prompts, max_new_tokens=NAME_TOKENS, **options)
         functions = [read_function(text) for (text,) in named]
         of_memory = asked if self.protocol == "published" and asked else functions
 
         # Step 2, where step 1 names a function.
         places = [i for i, function in enumerate(functions) if function]
-        recalls = {i: self.memory.recall(states[i], of_memory[i], self.method) for i in places}
+        recalls = {i: memory.recall(states[i], of_memory[i], self.method) for i in places}
         told = self.protocol == "leak_free"
         prompt_of = {
-            i: self.prompts.parameter(states[i], functions[i], recalls[i], with_product=told) for i in places
+            i: forms.parameter(states[i], functions[i], recalls[i], with_product=told) for i in places
         }
         # Prompts of one function and of like length share a batch, which takes as long as its longest.
         places.sort(key=lambda i: (functions[i], len(prompt_of[i])))
         prompts = [prompt_of[i] for i in places]
-        written = complete(self.writer, prompts, max_new_tokens=self.max_new_tokens, **options)
+        written = complete(self.trained.writer, prompts, max_new_tokens=config.max_new_tokens, **options)
         problem = f"name one of {', '.join(FUNCTION_OF.values())}"
         lost = {"problem": problem, "problem_kind": "unknown_function"}
         actions = [Action(thought=text, **lost) for (text,) in named]

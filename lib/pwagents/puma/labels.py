@@ -10,7 +10,7 @@
 ``leak_free`` is the same in kind, and knows nothing of the target: the category is that of the remembered
 purchase which is closest to the instruction, and a task whose input or label tells the answer is left out.
 
-Departure: where no language model is set, :func:`offline_queries` writes the queries by a rule.
+Departure: where no language model is set, a rule writes the queries (:func:`write_queries`).
 """
 
 from collections import Counter
@@ -19,14 +19,12 @@ from typing import NamedTuple
 
 from pwagents.errors import NotEvaluableError
 from pwagents.llm.chat import ChatModel, Request, ask_all
-from pwagents.puma.memory import SEARCH, TaskMemory
-from pwagents.puma.prompts import Prompts
+from pwagents.puma.memory import SEARCH, Method, Prompts, Recall, TaskMemory
 from pwagents.schema import FUNCTION_OF, Product, Task
 from pwagents.settings import LabelKind
 from pwagents.shop.environment import BeliefState, Environment
 
 MOST_RECOMMENDED = 30  # ids in a label, as many as the function reads
-LABELLED, AGAIN = "labelled", "labelled, bought before"
 
 
 class Begun(NamedTuple):
@@ -53,11 +51,19 @@ def as_text(parameter: str | Sequence[str]) -> str:
     return parameter if isinstance(parameter, str) else ", ".join(parameter)
 
 
-QueryWriter = Callable[[Sequence[Begun]], list[str]]
-StartEpisode = Callable[[Task], Environment]
+def completion_of(parameter: str | Sequence[str], recall: Recall, method: Method) -> str:
+    """Write a parameter as the model of step 2 does.
+
+    With numbers for ids, a product that the memory does not tell has none and is left out, and each product
+    stands once. Empty where nothing is left.
+    """
+    if isinstance(parameter, str) or method.ids == "asin":
+        return as_text(parameter)
+    number_of = {asin: str(number) for number, asin in enumerate(recall.ids, start=1)}
+    return ", ".join(number_of[asin] for asin in dict.fromkeys(parameter) if asin in number_of)
 
 
-def begin_tasks(tasks: Sequence[Task], start: StartEpisode) -> list[Begun]:
+def begin_tasks(tasks: Sequence[Task], start: Callable[[Task], Environment]) -> list[Begun]:
     """Read each task's belief state before the first step; what cannot be evaluated is left out."""
     begun = []
     for task in tasks:
@@ -72,9 +78,10 @@ def make_labels(
     kind: LabelKind,
     tasks: Sequence[Begun],
     memory: TaskMemory,
-    write_queries: QueryWriter,
+    prompts: Prompts,
+    model: ChatModel | None = None,
 ) -> tuple[list[Label], Counter]:
-    """Label tasks, as published or leak-free.
+    """Label tasks, as published or leak-free; queries by ``model``, or by a rule.
 
     Returns:
         The labels, and counts by ``(type, outcome)``. The outcomes are "labelled"; "labelled, bought before":
@@ -82,7 +89,8 @@ def make_labels(
         where leak-free labels are left out "nothing to say", "target in the input", "target in the label".
     """
     products = memory.products
-    queries = iter(write_queries([begun for begun in tasks if begun.function == SEARCH]))
+    searches = [begun.state for begun in tasks if begun.function == SEARCH]
+    queries = iter(write_queries(searches, memory, prompts, model))
     labels, counts = [], Counter()
     for begun in tasks:
         task, state = begun
@@ -101,11 +109,10 @@ def make_labels(
                 parameter = parameter or (task.target,)
         else:
             parameter = task.review.text
-        outcome = AGAIN if task.type != "review" and bought_before(begun, products) else LABELLED
-        if kind == "leak_free":
-            outcome = _leak(begun, parameter, products) or outcome
-        counts[task.type, outcome] += 1
-        if outcome in (LABELLED, AGAIN):
+        leak = _leak(begun, parameter, products) if kind == "leak_free" else ""
+        again = ", bought before" if task.type != "review" and bought_before(begun, products) else ""
+        counts[task.type, leak or f"labelled{again}"] += 1
+        if not leak:
             labels.append(Label(begun, parameter))
     return labels, counts
 
@@ -136,30 +143,26 @@ def _names(product: Product) -> set[str]:
     return {product.parent_asin.casefold(), product.title.casefold()}
 
 
-def offline_queries(memory: TaskMemory, searches: Sequence[Begun]) -> list[str]:
-    """Write queries by a rule: the word that recurs in the closest purchase's section, then the instruction.
-
-    Content words of the instruction alone find less, and a small model copies a whole text better than
-    chosen words of it.
-    """
-    return [f"{memory.recurring(state)} {state.instruction}".strip() for _, state in searches]
-
-
-def llm_queries(
-    model: ChatModel, memory: TaskMemory, prompts: Prompts, searches: Sequence[Begun]
+def write_queries(
+    searches: Sequence[BeliefState], memory: TaskMemory, prompts: Prompts, model: ChatModel | None = None
 ) -> list[str]:
-    """Let a language model write queries from instruction and memory, as published: one system message.
+    """Return the queries to learn, as a language model writes them from instruction and memory.
 
-    Where it refuses or says nothing, the rule writes the query.
+    As published it gets one system message. Without a model, or where it refuses or says nothing, a rule
+    writes: the word that recurs in the closest purchase's section, then the instruction. Content words of the
+    instruction alone find less, and a small model copies a whole text better than chosen words of it.
 
     Raises:
         InfrastructureError: the model cannot be reached.
     """
+    by_rule = [f"{memory.recurring(state)} {state.instruction}".strip() for state in searches]
+    if model is None:
+        return by_rule
     requests = []
-    for _, state in searches:
+    for state in searches:
         uncut = "|".join(memory.items(memory.retrieve(state), SEARCH))
         message = {"role": "system", "content": prompts.write_query(state.instruction, uncut)}
         requests.append(Request(messages=(message,), sampling={"temperature": 0.0}))
     replies = ask_all(model, requests, "write queries")
     written = [reply.text.strip() if reply and not reply.is_cut else "" for reply in replies]
-    return [query or rule for query, rule in zip(written, offline_queries(memory, searches), strict=True)]
+    return [query or rule for query, rule in zip(written, by_rule, strict=True)]

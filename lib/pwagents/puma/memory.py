@@ -1,11 +1,12 @@
-"""PUMA's memory (PersonalWAB, 5.1): what step 2 is told of a user's past, as one line of plain text.
+"""PUMA's memory and prompts (PersonalWAB, 5.1): what its two steps read.
 
-The paper's memory ranks all of the past by MiniLM cosine with the instruction (equation 2), takes the first
-hundred, tells of each the fields that the function needs, and cuts the text to a number of tokens. So do the
-published ``PUMA/utils.py`` and ``PUMA/prepare_param_data.py``.
+A memory is one line of plain text. The paper ranks all of the past by MiniLM cosine with the instruction
+(equation 2), takes the first hundred, tells of each the fields that the function needs, and cuts the text to
+a number of tokens. So do the published ``PUMA/utils.py`` and ``PUMA/prepare_param_data.py``.
 
-Two switches are ours. ``memory: interest`` keeps those of the hundred that share the section (the finest
-category that pages name) of the closest one. ``hint: recurring`` adds the word that recurs in that section.
+Prompts are plain text without a chat template, in our words or in those of a clone of the official
+repository, with the placeholders of ``PUMA/utils.py``. Each ends with a line end; the completion is the bare
+parameter or name, and the end token.
 
 Departures: 1. equal cosines are ordered by time, the later first (the code's order is undefined). 2. Prices
 are numbers here, so "12" is told as "12.0".
@@ -15,15 +16,17 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from pwagents.agents import published
 from pwagents.agents.memory import closest_first
+from pwagents.agents.messages import HISTORY, TASK_SPECIFIC
 from pwagents.agents.offline import words
 from pwagents.embedding import Embedder
-from pwagents.llm.prompts import write_product
+from pwagents.llm.prompts import MARK, fill, official_prompts, published_category, write_product
 from pwagents.profiles.clusters import section
-from pwagents.puma.methods import Method
 from pwagents.schema import FUNCTION_OF, Behavior, Product
+from pwagents.settings import Group, LabelKind
 from pwagents.shop.environment import BeliefState
 from pwagents.words import word_list
 
@@ -34,6 +37,24 @@ SEARCH, RECOMMEND, REVIEW = FUNCTION_OF["search"], FUNCTION_OF["recommend"], FUN
 RETRIEVED = 100  # behaviours of the past, at most (the script's --mem_length)
 # A word recurs that stands in so many purchases of a section, and in such a share of them.
 RECURRING, RECURRING_SHARE = 2, 0.4
+
+
+class Method(Group):
+    """A variant of PUMA: what step 2 reads and how it learns. Without changes it is the paper's."""
+
+    # paper: the closest of all purchases; interest (ours): of them, those of the closest one's section, the
+    # finest category that pages name.
+    memory: Literal["paper", "interest", "none"] = "paper"
+    memory_tokens: int = 768  # that a memory is cut to
+    # What a recommendation calls products by: their ids, or numbers (ours) in the order of the memory.
+    ids: Literal["asin", "number"] = "asin"
+    # recurring (ours): a search is told the word that recurs in the closest purchase's section.
+    hint: Literal["none", "recurring"] = "none"
+    labels: LabelKind = "published"  # those that know the target's category, or none of it
+    # Whether labels are filled up to the greatest length, and the padding learned; the script does both.
+    pad_counts: bool = False
+    sft: bool = True  # whether step 2 is fine-tuned on labels
+    dpo: bool = True  # whether step 2 learns from preferences
 
 
 class Recall(NamedTuple):
@@ -85,8 +106,7 @@ class TaskMemory:
 
     def items(self, behaviors: Sequence[Behavior], function: str) -> list[str]:
         """Tell behaviours by the fields that matter to the function; uncut."""
-        name = {SEARCH: "TS_SEARCH_PROMPT", RECOMMEND: "TS_REC_PROMPT", REVIEW: "TS_REV_PROMPT"}[function]
-        return [self._tell(name, behavior) for behavior in behaviors]
+        return [self._tell(published.TASK_SPECIFIC[function], behavior) for behavior in behaviors]
 
     def recall(self, state: BeliefState, function: str, method: Method) -> Recall:
         """Remember for a task what ``method`` remembers."""
@@ -152,3 +172,97 @@ def recurring_word(instruction: str, bought: Sequence[Product]) -> str:
     recurring = next((word for word, n in counts.most_common(1) if n >= enough), "")
     written = re.findall(r"[^\W\d_]+", " ".join(texts))
     return next((word for word in written if word.lower() == recurring), "")
+
+
+JOB = "The instruction below asks for something in an online shop."
+PARAMETER = "Write the parameter with which the tool does it."
+FUNCTION = "Name the tool that does it."
+
+
+def parameter_prompt(instruction: str, memory: str, tool: str) -> str:
+    """Return the prompt of step 2, which the tool's parameter completes.
+
+    Args:
+        instruction: of a review, with the product's title, price, store and category behind it.
+        memory: what is remembered, items joined by ``|``.
+        tool: the function's name.
+    """
+    return (
+        f"{JOB} {PARAMETER}\n### Instruction:{instruction}\n\nMemory: {memory}\n\nTool: {tool}\n\n"
+        "### Tool Parameter:\n"
+    )
+
+
+# By the name of the published constant; the last one stands in its function generate_search_query.
+OURS = {
+    "HISTORY_PROMPT": HISTORY,
+    **{name: TASK_SPECIFIC[function] for function, name in published.TASK_SPECIFIC.items()},
+    "PRODUCT_INFO_PROMPT": """
+The review is of this product.
+Title: <Title>
+Price: <Price>
+Store: <Store>
+Main Category: <Main Category>
+""",
+    "PARAM_PROMPT": parameter_prompt("<Instruction>", "<Memory>", "<Tool>"),
+    "FUNCTION_PROMPT": f"{JOB} {FUNCTION}\n### Instruction: <Instruction>\n\n### Tool:\n",
+    "QUERY": """\
+A customer's assistant looks for a product in an online shop. Write what it types into the search field: what
+the customer asks for, and of what they leave open what their past purchases make most likely. Reply with the
+query alone.
+
+Instruction: <Instruction>
+
+Past purchases: <Memory>
+""",
+}
+
+
+class Prompts(NamedTuple):
+    """The forms of all texts.
+
+    Args:
+        texts: name of the published constant -> form.
+        origin: what tables say of the prompts.
+    """
+
+    texts: Mapping[str, str]
+    origin: str
+
+    def identify(self, instruction: str) -> str:
+        """Fill the prompt of step 1."""
+        return fill(self.texts["FUNCTION_PROMPT"], {"<Instruction>": instruction})
+
+    def parameter(
+        self, state: BeliefState, function: str, recall: Recall, *, with_product: bool = True
+    ) -> str:
+        """Fill the prompt of step 2.
+
+        Args:
+            with_product: tell a review's product behind the instruction. The published code does so where it
+                trains and in its live agent, and leaves it out in ``PUMA/test_llama.py``.
+        """
+        instruction, product = state.instruction, state.product
+        if function == REVIEW and with_product and product is not None:
+            values = {"<Title>": product.title, "<Price>": str(product.price)}
+            values |= {"<Store>": str(product.store), "<Main Category>": published_category(product)}
+            instruction += fill(self.texts["PRODUCT_INFO_PROMPT"], values)
+        memory = f"{recall.text}\nOften: {recall.hint}" if recall.hint else recall.text
+        values = {"<Instruction>": instruction, "<Memory>": memory, "<Tool>": function}
+        return fill(self.texts["PARAM_PROMPT"], values)
+
+    def write_query(self, instruction: str, memory: str) -> str:
+        """Fill the prompt of the language model that writes queries to learn from."""
+        values = {"<Instruction>": instruction, "<Memory>": memory}
+        return fill(self.texts["QUERY"], values)
+
+
+def load_prompts(repo: str = "") -> Prompts:
+    """Read the words of the prompts (:func:`pwagents.llm.prompts.official_prompts`).
+
+    Args:
+        repo: the folder of a clone, seen from the project's root; an empty text for our own words.
+    """
+    texts, origin = official_prompts(repo)
+    # Where the published query's prompt puts its values in, the reading leaves marks.
+    return Prompts({name: texts.get(f"PUMA {name}", own).strip(MARK) for name, own in OURS.items()}, origin)

@@ -14,7 +14,7 @@ from pwagents.lm.launch import side_by_side
 from pwagents.puma.agent import CODE as AGENT
 from pwagents.puma.agent import PumaAgent
 from pwagents.puma.labels import Begun, begin_tasks
-from pwagents.puma.methods import Method
+from pwagents.puma.memory import Method
 from pwagents.schema import Action, Benchmark, Protocol, Task, Trajectory
 from pwagents.settings import PumaNotebook
 from pwagents.shop.environment import Environment
@@ -26,14 +26,6 @@ if TYPE_CHECKING:
 
 PLAIN = "Plain agent"
 CODE = (*AGENT, "puma.play")
-ActAll = Callable[[Sequence[Begun]], list[Action]]
-
-
-def make_agent(study: "Study", method: Method, trained: "Trained", protocol: Protocol) -> PumaAgent:
-    """Make the agent of a variant."""
-    config = study.settings.study
-    parts = (study.memory, study.prompts, method, protocol, config.max_new_tokens, config.batch_size)
-    return PumaAgent(trained.identifier, trained.writer, *parts)
 
 
 def make_plain_agent(study: "Study") -> RuleAgent:
@@ -47,11 +39,8 @@ def play(
 ) -> list[Episode]:
     """Let a variant play the test tasks, by default under the study's protocol."""
     protocol = protocol or study.protocol
-    agent = make_agent(study, method, trained, protocol)
-
-    def act(begun: Sequence[Begun]) -> list[Action]:
-        return agent.act([each.state for each in begun], [each.function for each in begun])
-
+    agent = PumaAgent(study, method, trained, protocol)
+    act = lambda begun: agent.act([e.state for e in begun], [e.function for e in begun])  # noqa: E731
     names = ", ".join(map(study.name_of, (trained.identifier, trained.writer)))
     facts = {"method": method.model_dump(), "prompts": study.prompts.origin}
     facts["max_new_tokens"] = study.settings.study.max_new_tokens
@@ -61,15 +50,17 @@ def play(
 def play_plain(study: "Study", agent: RuleAgent) -> list[Episode]:
     """Let the agent of :func:`make_plain_agent` play the test tasks."""
     learned = {"classifier": [begun.task.task_id for begun in study.begun]}
-
-    def act(begun: Sequence[Begun]) -> list[Action]:
-        return [agent(each.state) for each in begun]
-
+    act = lambda begun: [agent(each.state) for each in begun]  # noqa: E731
     return play_at_once(study, PLAIN, act, study.protocol, "none", learned)
 
 
 def play_at_once(
-    study: "Study", name: str, act: ActAll, protocol: Protocol, model: str, facts: Mapping[str, Any]
+    study: "Study",
+    name: str,
+    act: Callable[[Sequence[Begun]], list[Action]],
+    protocol: Protocol,
+    model: str,
+    facts: Mapping[str, Any],
 ) -> list[Episode]:
     """Play the test tasks, in their order; stored episodes are not played again.
 

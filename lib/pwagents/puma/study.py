@@ -1,4 +1,4 @@
-"""What notebook 04 works with: who is trained on and tested, two shops, the memory, the labels.
+"""What notebook 04 works with: who is trained on and tested, two shops, memory, labels, and the variants.
 
 Published, all train tasks are learned from and all test tasks are played. Leak-free, one date parts them:
 nothing from it on is learned from, and a user whose first test task lies before it is not tested
@@ -19,15 +19,20 @@ from pwagents.embedding import Embedder
 from pwagents.llm.folder import read_tokenizer
 from pwagents.llm.local_model import LocalModel
 from pwagents.llm.make import Models
-from pwagents.puma.labels import Begun, Label, begin_tasks, llm_queries, make_labels, offline_queries
-from pwagents.puma.memory import Recall, TaskMemory
-from pwagents.puma.methods import Method
-from pwagents.puma.prompts import Prompts
+from pwagents.puma.labels import Begun, Label, begin_tasks, make_labels
+from pwagents.puma.memory import Method, Prompts, Recall, TaskMemory
 from pwagents.schema import Benchmark, Product, Protocol, Task
-from pwagents.settings import LabelKind, PumaNotebook
+from pwagents.settings import LabelKind, PumaNotebook, PumaStudySettings
 from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.search import build_search_engine
 from pwagents.store import made
+
+# Variants by their names in tables: PUMA is the paper's; PUMA+, ours, has three switches more. The ablations
+# are named as in PersonalWAB's Table 5.
+PUMA, PLUS = "PUMA", "PUMA+"
+NO_MEMORY, NO_SFT, NO_DPO = "w/o Task-specific Memory", "w/o SFT", "w/o DPO"
+UNTUNED = "w/o SFT and DPO"
+_PLUS = {"memory": "interest", "ids": "number", "hint": "recurring"}  # what PUMA+ changes of PUMA
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,7 @@ class Study:
         # A reported score is computed alone, to the last bit; the many candidates of DPO are not reported.
         at_once = Embedder(cache, max_tokens=512, batch_size=64)
         always = RecommendersByTime([0], [recommender])
-        parts = (engine, always, at_once, shop.observation, self.shop.published, self.shop.published_hashes)
+        parts = (engine, always, at_once, shop.observation, self.shop.published)
         self.learning_shop = Shop(worlds.learned, *parts)
         embedder = Embedder(cache, shop.max_tokens, batch_size=64)
         self.memory = TaskMemory(worlds.products, embedder, read_tokenizer(base), prompts.texts)
@@ -172,12 +177,11 @@ class Study:
     def labels(self, kind: LabelKind) -> tuple[list[Label], Counter]:
         """Return the labels of a kind and their outcomes (:func:`pwagents.puma.labels.make_labels`)."""
         if kind not in self._labels:
-            write_queries, writer = partial(offline_queries, self.memory), self.settings.players.label_writer
+            writer, model = self.settings.players.label_writer, None
             if writer != "offline":
                 replies = self.settings.output_dir / "runs" / "replies.sqlite"
                 model = Models(self.settings.players, replies)(writer)
-                write_queries = partial(llm_queries, model, self.memory, self.prompts)
-            self._labels[kind] = make_labels(kind, self.begun, self.memory, write_queries)
+            self._labels[kind] = make_labels(kind, self.begun, self.memory, self.prompts, model)
         return self._labels[kind]
 
     def recall(self, begun: Begun, method: Method) -> Recall:
@@ -191,3 +195,29 @@ class Study:
     def name_of(self, folder: Path) -> str:
         """Name a model for records; a trained one's folder is named by what it was made from."""
         return self.base_name if folder == self.base else folder.name
+
+
+def with_memory(tokens: int) -> str:
+    """Name the variant with a memory of another length."""
+    return f"{PUMA}, {tokens} tokens"
+
+
+def make_variants(study: PumaStudySettings) -> dict[str, Method]:
+    """Return the variants that are trained, by their names in tables; PUMA is the first."""
+    puma = Method(memory_tokens=study.memory_tokens, labels=study.labels, pad_counts=study.pad_counts)
+    methods = {PUMA: puma, PLUS: puma.changed(**_PLUS), NO_DPO: puma.changed(dpo=False)}
+    if study.variants == "few":
+        return methods
+    other: LabelKind = "leak_free" if study.labels == "published" else "published"
+    padding = f"padding {'not ' * study.pad_counts}learned"
+    return methods | {
+        NO_MEMORY: puma.changed(memory="none"),
+        NO_SFT: puma.changed(sft=False),
+        UNTUNED: puma.changed(sft=False, dpo=False),
+        f"{PUMA}, {other.replace('_', '-')} labels": puma.changed(labels=other),
+        f"{PUMA}, {padding}": puma.changed(pad_counts=not study.pad_counts),
+        f"{PUMA} + interest memory": puma.changed(memory="interest"),
+        f"{PUMA} + numbers for ids": puma.changed(ids="number"),
+        f"{PUMA} + recurring word": puma.changed(hint="recurring"),
+        **{with_memory(n): puma.changed(memory_tokens=n) for n in study.memory_lengths},
+    }

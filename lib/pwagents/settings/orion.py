@@ -32,7 +32,7 @@ from pwagents.settings.rl import GrpoSettings, PpoSettings, use_vllm
 from pwagents.settings.shared import BaseSettings, NotebookSettings, SftSettings, ShopSettings
 
 Paid = Literal["both", "task", "alignment"]
-# users/difficult.py has the four in the middle.
+# users/rules.py has the four in the middle.
 User = Annotated[str, player("rules", "terse", "vague", "wrong", "impatient", "none")]
 World = Literal["as it is", "one interest", "no drift", "explicit instructions"]
 Counts = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]

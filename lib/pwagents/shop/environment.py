@@ -14,7 +14,6 @@ from pydantic import ConfigDict, ValidationError, validate_call
 
 from pwagents.embedding import Embedder
 from pwagents.errors import NotEvaluableError
-from pwagents.files import file_hash
 from pwagents.profiles.contextual import Context, ContextualProfile, Updater
 from pwagents.schema import (
     FUNCTION_OF,
@@ -58,7 +57,6 @@ class Shop:
             are about 6,700 tokens), or "compact", one line.
         published: the recommender published with PersonalWAB, if its files are there: it was trained on the
             benchmark itself, so only the published protocol uses it.
-        published_hashes: SHA-256 of these files.
     """
 
     benchmark: Benchmark
@@ -67,7 +65,6 @@ class Shop:
     embedder: Embedder
     observation: Literal["full", "compact"] = "full"
     published: "Recommender | None" = None
-    published_hashes: tuple[str, ...] = ()
 
     @classmethod
     def open(
@@ -92,10 +89,9 @@ class Shop:
         dates = RecommendersByTime.fit(benchmark, settings.recommender, seed, settings.rec_dates, cache)
         files = find_published(data.folder) if data and data.source == "personalwab" else None
         published = load_published(*files, benchmark.products) if files else None
-        hashes = tuple(map(file_hash, files or ()))
         # As many tokens as the published scorer reads of a review.
         embedder = Embedder(cache, max_tokens=512)
-        return cls(benchmark, engine, dates, embedder, settings.observation, published, hashes)
+        return cls(benchmark, engine, dates, embedder, settings.observation, published)
 
     def recommender(
         self, task: Task, protocol: Protocol = "leak_free", split: Split = "test"
@@ -107,9 +103,8 @@ class Shop:
 
     def facts(self, protocol: Protocol) -> dict[str, Any]:
         """Return what decides an episode besides settings and data, for the keys of stored ones."""
-        if protocol == "published" and self.published:
-            return {"published": self.published_hashes}
-        return {"recommenders": [each.name for each in self.recommenders.recommenders]}
+        published = [self.published] if protocol == "published" and self.published else []
+        return {"recommenders": [each.name for each in published or self.recommenders.recommenders]}
 
     def show(self, asins: Sequence[str]) -> Observation:
         """Return the observation of products, in the given order."""
@@ -275,13 +270,8 @@ class Environment:
                 where = ".".join(map(str, first["loc"])) or "arguments"
                 error, kind = " ".join(f"{name}: {where}: {first['msg']}".split()), "wrong_arguments"
         observation = Observation(text=f"Error: {error}") if error else observation
-        answer = {
-            "observation": observation,
-            "error": error,
-            "error_kind": kind,
-            "user_usage": self.user_usage,
-        }
-        step = Step(action=action, **answer)
+        answer = {"error": error, "error_kind": kind, "user_usage": self.user_usage}
+        step = Step(action=action, observation=observation, **answer)
 
         # The contextual profile follows the step; if it changes, the agent reads it with the observation.
         before = self.state

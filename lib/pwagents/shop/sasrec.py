@@ -3,9 +3,9 @@
 Forward pass and parameter names are those of the PyTorch version that PersonalWAB trained
 (github.com/pmixer/SASRec.pytorch, state of 2024), so that its checkpoint fits. It differs from the paper in
 two places: the residual goes around attention from the *normalized* input, and padding is not masked as a key
-(a zero vector is attended to), so that a short sequence must always be padded to ``max_length``.
+(a zero vector is attended to), so that a short sequence must always be padded to ``MAX_LENGTH``.
 
-Our training departs from the published one: a sequence longer than ``max_length`` is cut into windows instead
+Our training departs from the published one: a sequence longer than ``MAX_LENGTH`` is cut into windows instead
 of losing its beginning, and an epoch visits each window once instead of drawing users at random.
 
 What one user bought before their test tasks may lie after another user's. So several recommenders are
@@ -16,7 +16,6 @@ test task. PersonalWAB's own checkpoint was trained on the benchmark itself (3.2
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +29,7 @@ from torch.nn import functional as F
 
 from pwagents.code import hash_of
 from pwagents.errors import DataError
+from pwagents.files import file_hash
 from pwagents.portable import one_core
 from pwagents.progress import progress
 from pwagents.schema import Benchmark
@@ -64,25 +64,16 @@ class FeedForward(nn.Module):
 class SasRec(nn.Module):
     """Self-attention over the items of a sequence; items are numbered 1 to ``n_items``, 0 is padding."""
 
-    def __init__(
-        self,
-        n_items: int,
-        dropout: float,
-        *,
-        hidden: int = HIDDEN,
-        n_blocks: int = BLOCKS,
-        heads: int = HEADS,
-        max_length: int = MAX_LENGTH,
-    ):
+    def __init__(self, n_items: int, dropout: float):
         super().__init__()
-        self.max_length, blocks = max_length, range(n_blocks)
+        hidden, blocks = HIDDEN, range(BLOCKS)
         self.item_emb = nn.Embedding(n_items + 1, hidden, padding_idx=PADDING)
         # Positions count from 1 at the left end of a window; padding has none.
-        self.pos_emb = nn.Embedding(max_length + 1, hidden, padding_idx=0)
+        self.pos_emb = nn.Embedding(MAX_LENGTH + 1, hidden, padding_idx=0)
         self.emb_dropout = nn.Dropout(dropout)
         self.attention_layernorms = nn.ModuleList(nn.LayerNorm(hidden, eps=1e-8) for _ in blocks)
         self.attention_layers = nn.ModuleList(
-            nn.MultiheadAttention(hidden, heads, dropout, batch_first=True) for _ in blocks
+            nn.MultiheadAttention(hidden, HEADS, dropout, batch_first=True) for _ in blocks
         )
         self.forward_layernorms = nn.ModuleList(nn.LayerNorm(hidden, eps=1e-8) for _ in blocks)
         self.forward_layers = nn.ModuleList(FeedForward(hidden, dropout) for _ in blocks)
@@ -129,10 +120,10 @@ def pad(sequences: Sequence[Sequence[int]], length: int) -> Tensor:
     return torch.tensor(rows, dtype=torch.long).reshape(len(rows), length)
 
 
-def training_windows(sequences: Sequence[Sequence[int]], max_length: int) -> Tensor:
-    """Cut windows, (n, max_length + 1), zeros in front, so that all items but the first are targets once."""
-    ends = [(sequence, end) for sequence in sequences for end in range(len(sequence), 1, -max_length)]
-    return pad([sequence[:end] for sequence, end in ends], max_length + 1)
+def training_windows(sequences: Sequence[Sequence[int]]) -> Tensor:
+    """Cut windows, (n, MAX_LENGTH + 1), zeros in front, so that all items but the first are targets once."""
+    ends = [(sequence, end) for sequence in sequences for end in range(len(sequence), 1, -MAX_LENGTH)]
+    return pad([sequence[:end] for sequence, end in ends], MAX_LENGTH + 1)
 
 
 def sample_unowned(windows: Tensor, n: int, n_items: int) -> Tensor:
@@ -153,8 +144,8 @@ def sample_unowned(windows: Tensor, n: int, n_items: int) -> Tensor:
     return drawn
 
 
-def sequence_loss(model: SasRec, windows: Tensor, loss: str, n_negatives: int = NEGATIVES) -> Tensor:
-    """Compute the mean loss over the windows' real positions: (batch, max_length + 1) -> ()."""
+def sequence_loss(model: SasRec, windows: Tensor, loss: str) -> Tensor:
+    """Compute the mean loss over the windows' real positions: (batch, MAX_LENGTH + 1) -> ()."""
     # Padding comes first, so a position that holds an item is followed by one.
     inputs, targets = windows[:, :-1], windows[:, 1:]
     real = inputs != PADDING
@@ -162,7 +153,7 @@ def sequence_loss(model: SasRec, windows: Tensor, loss: str, n_negatives: int = 
     if loss == "cross_entropy":
         return F.cross_entropy(states @ model.item_emb.weight[1:].T, positives - 1)
     n_items = model.item_emb.num_embeddings - 1
-    negatives = sample_unowned(windows, n_negatives, n_items)[real]  # (positions, negatives)
+    negatives = sample_unowned(windows, NEGATIVES, n_items)[real]  # (positions, negatives)
     positive_scores = (states * model.item_emb(positives)).sum(-1)
     negative_scores = (model.item_emb(negatives) @ states.unsqueeze(-1)).squeeze(-1)
     return (F.softplus(-positive_scores) + F.softplus(negative_scores).sum(-1)).mean()
@@ -182,7 +173,7 @@ def train_sasrec(
     if n_items < 2 or not any(len(sequence) > 1 for sequence in sequences):
         found, expected = "nothing to tell apart", "two products, and one sequence of two or more"
         raise DataError("training sequences", "all", "item", found, expected)
-    windows = training_windows(sequences, MAX_LENGTH)
+    windows = training_windows(sequences)
     with torch.random.fork_rng(devices=[]), one_core():
         torch.manual_seed(seed)
         model = SasRec(n_items, config.dropout).train()
@@ -201,7 +192,7 @@ class Recommender:
     Args:
         index: product id -> the model's item number.
         candidates: ids that may be recommended, None for all of ``index``; ids not in ``index`` are ignored.
-        name: of the folder with its weights, for the keys of episodes.
+        name: of the folder with its weights, or a hash of their files, for the keys of episodes.
 
     Raises:
         DataError: no candidate is in ``index``.
@@ -229,9 +220,9 @@ class Recommender:
         sequences: Mapping[str, Sequence[str]],
         config: SasRecSettings,
         seed: int,
-        cache_dir: Path | None = None,
+        cache_dir: Path,
     ) -> "Recommender":
-        """Train on user -> product ids, oldest first, once where ``cache_dir`` keeps the weights.
+        """Train on user -> product ids, oldest first; ``cache_dir`` keeps the weights.
 
         Raises:
             DataError: fewer than two products, or no sequence of two.
@@ -240,12 +231,10 @@ class Recommender:
         products = sorted({asin for sequence in sequences.values() for asin in sequence})
         index = {asin: i for i, asin in enumerate(products, start=1)}
         rows = [[index[asin] for asin in sequences[user]] for user in sorted(sequences)]
-        train = partial(train_sasrec, rows, len(index), config, seed)
-        if cache_dir is None:
-            return cls(train(), index)
 
         def make(folder: Path) -> None:
-            save_file(train().state_dict(), folder / "model.safetensors")
+            model = train_sasrec(rows, len(index), config, seed)
+            save_file(model.state_dict(), folder / "model.safetensors")
 
         facts = {"sequences": hash_of(rows), "settings": plain(config), "seed": seed}
         folder = made(cache_dir, "sasrec", facts | {"code": ["shop.sasrec", "portable"]}, make)
@@ -254,7 +243,7 @@ class Recommender:
     def recommend(self, product_sequence: Sequence[str], k: int = RESULTS) -> list[str]:
         """Rank the ``k`` products most likely to follow, best first; ties go to the lower id.
 
-        Of ``product_sequence``, oldest first, the last ``max_length`` (30) known ids count; none gives an
+        Of ``product_sequence``, oldest first, the last 30 known ids count; none gives an
         empty list. Its own products may be recommended again, as published: people do buy things twice.
         """
         # An agent may say anything in a list of ids.
@@ -262,7 +251,7 @@ class Recommender:
         if not items or k < 1:
             return []
         with torch.inference_mode():
-            last = self.model(pad([items], self.model.max_length))[:, -1]
+            last = self.model(pad([items], MAX_LENGTH))[:, -1]
             (scores,) = (last @ self._embeddings.T).numpy()
         k = min(k, len(scores))
         best = np.flatnonzero(scores >= np.partition(scores, -k)[-k])  # no more than these is sorted
@@ -290,7 +279,7 @@ class RecommendersByTime:
         config: SasRecSettings,
         seed: int,
         n_dates: int,
-        cache_dir: Path | None = None,
+        cache_dir: Path,
     ) -> "RecommendersByTime":
         """Train on :func:`training_sequences`, at ``n_dates`` dates at most that part the users evenly."""
         # Users are parted evenly by the date of their first test task: each date is some user's.
@@ -359,4 +348,5 @@ def load_published(checkpoint: Path, numbers: Path, products: Collection[str]) -
     except ValueError as error:
         expected = f"one JSON object {{product id: a number from 1 to {n_items}}}"
         raise DataError(numbers, "-", "(file)", " ".join(str(error).split())[:400], expected) from error
-    return Recommender(model, index, candidates=products)
+    name = " ".join(map(file_hash, (checkpoint, numbers)))
+    return Recommender(model, index, candidates=products, name=name)

@@ -8,7 +8,6 @@ lower-casing, Lucene's 33 stop words, Porter's stemmer. Departures: letters are 
 of ``regex``, not of Unicode 9; quotation marks inside Hebrew words end a token.
 """
 
-import hashlib
 import json
 import os
 import sys
@@ -27,6 +26,7 @@ import regex
 import Stemmer
 from scipy.sparse import coo_array
 
+from pwagents.code import hash_of
 from pwagents.errors import InfrastructureError
 from pwagents.progress import progress
 from pwagents.schema import Product
@@ -108,7 +108,7 @@ class Bm25Engine:
         if cache_dir is None:
             index = _build_index(texts)
         else:
-            facts = {"documents": documents_hash(documents), "code": ["shop.search"]}
+            facts = {"documents": hash_of(sorted(documents.items())), "code": ["shop.search"]}
             save = lambda folder: np.savez(folder / "index", **_build_index(texts))  # noqa: E731
             index = dict(np.load(made(cache_dir, "bm25", facts, save) / "index.npz"))
         terms = index["terms"].tobytes().decode().split("\n")
@@ -218,7 +218,7 @@ class PyseriniEngine:
         if cache_dir is None:
             self._temporary = tempfile.TemporaryDirectory()
             cache_dir = self._temporary.name
-        facts = {"documents": documents_hash(documents), "code": ["shop.search"]}
+        facts = {"documents": hash_of(sorted(documents.items())), "code": ["shop.search"]}
         self.index_dir = made(Path(cache_dir), "lucene", facts, index)
         self._searcher = autoclass("io.anserini.search.SimpleSearcher")(str(self.index_dir))
 
@@ -262,15 +262,6 @@ def start_java():
 def _java_text(text: str) -> str:
     """Make question marks of halves of surrogate pairs, which Java refuses."""
     return text.encode("utf-8", "replace").decode()
-
-
-def documents_hash(documents: Mapping[str, str]) -> str:
-    """Return 16 hex digits over ids and texts, whatever their order, for the keys of indexes."""
-    digest = hashlib.sha256()
-    for docid in sorted(documents):
-        text = documents[docid]
-        digest.update(f"{len(docid)} {len(text)} {docid}{text}".encode(errors="replace"))
-    return digest.hexdigest()[:16]
 
 
 # Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.

@@ -14,14 +14,12 @@ from pwagents.llm.prompts import MARK, Prompts, fill, write_product, write_profi
 from pwagents.profiles.contextual import ContextualProfile
 from pwagents.schema import Benchmark, Product, Step, Task, Usage, UserProfile
 from pwagents.shop.environment import UserReply, UserSimulator, compact_text, full_text
-from pwagents.users.difficult import DIFFICULT
 from pwagents.users.rules import CODE as RULES
-from pwagents.users.rules import REFUSALS, RuleUser, is_result, is_review, leaks
+from pwagents.users.rules import DIFFICULT, REFUSALS, RuleUser, is_result, is_review, leaks
 
 # The modules that decide what the user says, whoever plays them, for the keys of stored episodes.
 CODE = (
     *RULES,
-    "users.difficult",
     "users.llm",
     *(f"llm.{name}" for name in ("chat", "fence", "parts", "prompts")),
 )
