@@ -34,8 +34,8 @@ def frame(runs: Mapping[str, Sequence[Episode]]) -> pd.DataFrame:
 def records_frame(records: Iterable[Episode]) -> pd.DataFrame:
     """Return one row an episode: names, ids, type, outcome, :data:`METRICS`, tokens, usd and end.
 
-    Episodes that were not scored stay, with NaN metrics. Wall time is left out: tables made from this frame
-    are the same at every run.
+    Episodes that were not scored stay, with NaN metrics. Tables must be the same at every run, so no row says
+    how long it took.
     """
     rows = []
     for each in records:
@@ -59,9 +59,6 @@ def mark_targets(results: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:
 
     Memory names what was bought before. In the synthetic world four targets of ten were, on real Amazon
     reviews hardly any, so what memory gains is reported for both kinds.
-
-    Args:
-        results: one row an episode, with ``task_id``.
     """
     bought = {
         task.task_id: any(b.parent_asin == task.target for b in benchmark.history(task, "test"))
@@ -87,9 +84,8 @@ def share_of_known_ids(runs: Mapping[str, Iterable[Episode]], products: Collecti
 def action_transitions(records: Iterable[Episode]) -> pd.DataFrame:
     """Count which action follows which (PersonalWAB, Figure 8).
 
-    The columns are ``type, from, to, count, share``. ``share`` is that of all that follows ``from`` within
-    the task type. An episode begins at "start" and ends at "end"; a call with an error is "malformed",
-    whatever it meant to call.
+    ``share`` is that of all that follows ``from`` within the task type. An episode begins at "start" and ends
+    at "end"; a call with an error is "malformed", whatever it meant to call.
     """
     rows = []
     for record in records:

@@ -45,20 +45,19 @@ PRINTED = {  # table of the paper -> our method -> the row of the same training
 
 
 def orion_frame(runs: OrionRuns, *records: Sequence[Episode]) -> pd.DataFrame:
-    """Return one row an episode (:func:`pwagents.results.episodes.records_frame`), with three columns more.
+    """Return :func:`pwagents.results.episodes.records_frame` with ``asks``, ``query`` and ``return``.
 
-    ``asks`` is how often each episode asked the user, ``query`` its last search, and ``return`` what
-    training pays for (:meth:`pwagents.orion.experiment.OrionRuns.returns`).
+    That is how often each episode asked the user, its last search, and what training pays for.
     """
     together = [record for run in records for record in run]
     return records_frame(together).assign(
         asks=[float(count_asks(r.trajectory)) if r.trajectory else float("nan") for r in together],
-        query=[last_query(r.trajectory) for r in together],
+        query=[_last_query(r.trajectory) for r in together],
         **{"return": runs.returns(together)},
     )
 
 
-def last_query(trajectory: Trajectory | None) -> str:
+def _last_query(trajectory: Trajectory | None) -> str:
     """Return the query of an episode's last well-formed search; empty where there is none."""
     steps = reversed(trajectory.steps if trajectory else ())
     searches = (step for step in steps if step.action.name == FUNCTION_OF["search"] and not step.error)
@@ -69,10 +68,7 @@ def by_task_and_target(results: pd.DataFrame, benchmark: Benchmark) -> tuple[pd.
     """Return the means of :data:`METRICS` by method and task, and their cells with intervals.
 
     Recommendations have further columns: of targets that the user had bought before their first test task,
-    and of new ones.
-
-    Args:
-        results: of :func:`orion_frame`.
+    and of new ones. ``results`` are of :func:`orion_frame`.
     """
     means, cells = by_task(results, METRICS)
     marked = mark_targets(results[results["type"] == "recommend"], benchmark)
@@ -110,7 +106,7 @@ def tell_difference(table: pd.DataFrame, **row: str) -> str:
 
     Args:
         table: as of :func:`with_return`.
-        row: its values in some columns, such as ``comparison="GRPO - SFT"``; no other row has them.
+        row: what the row alone has in some columns, such as ``comparison="GRPO - SFT"``.
     """
     found, told = table[table[list(row)].eq(pd.Series(row)).all(axis=1)], []
     for name, mean, prefix in (("result accuracy", "difference", ""), ("return", "return", "return_")):
@@ -123,14 +119,8 @@ def tell_difference(table: pd.DataFrame, **row: str) -> str:
 def worth_of_profiles(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return what the own profile brings more than each other, paired by task, to each of these policies.
 
-    Each is compared with itself, so the noise of seeds is no measure here; what the profile is worth to one
-    policy and to another differs by it.
-
-    Args:
-        frame: of :func:`orion_frame`, with the ``profiles`` that were told.
-
-    Returns:
-        The columns of :func:`pwagents.results.statistics.trained_differences`.
+    Each is compared with itself, so the noise of seeds is no measure here. ``frame`` is of
+    :func:`orion_frame`, with the ``profiles`` that were told.
     """
     pairs = {
         f"{method}: {OWN} - {other}": (f"{method}, {OWN}", f"{method}, {other}")
@@ -155,10 +145,9 @@ def orion_rows(
     """Return trained rows of Orion as printed, and ours in rows of their own, for the tasks played here.
 
     Args:
-        frame: one row an episode, as from :func:`orion_frame`.
+        frame: of :func:`orion_frame`.
         table: "Table 1", by task, or "Table 2", a mean over all three types of tasks.
-        methods: ours that are shown, in the frame's order, and of the printed rows those that :data:`PRINTED`
-            gives to them.
+        methods: ours to show; of the printed rows those that :data:`PRINTED` gives to them.
     """
     here = (settings.base.backbone, settings.data.label)
     printed = [row for method, row in PRINTED[table].items() if method in methods]
@@ -168,8 +157,7 @@ def orion_rows(
 def of_one_seed(seed_noise: Mapping[str, float] | None) -> str:
     """Return the note below differences of policies that were trained once.
 
-    Args:
-        seed_noise: as of :func:`pwagents.results.seeds.must_exceed`.
+    ``seed_noise`` is of :func:`pwagents.results.seeds.must_exceed`.
     """
     known = ", ".join(f"{task} {noise:.2g}" for task, noise in (seed_noise or {}).items())
     return (
@@ -181,8 +169,7 @@ def of_one_seed(seed_noise: Mapping[str, float] | None) -> str:
 def cause_of(task: Task, steps: Sequence[Step], cooperative: RuleUser, engine: SearchEngine) -> str:
     """Return whose doing it is that a search failed: "tool", "simulator" or "agent", asked in this order.
 
-    Args:
-        cooperative: the user who tells all that they are asked for.
+    ``cooperative`` is a user who tells all that they are asked for.
     """
     said = " ".join([task.instruction, *(fact.value for fact in cooperative.facts(task))])
     if task.target not in [asin for asin, _ in engine.search(said)]:
@@ -196,23 +183,13 @@ def cause_of(task: Task, steps: Sequence[Step], cooperative: RuleUser, engine: S
 
 
 def estimate_roles(settings: OrionSettings, episodes: int, **further: Load) -> pd.DataFrame:
-    """Estimate what language models behind the roles are asked at most.
-
-    Args:
-        episodes: that are played.
-        further: other roles' loads by name.
-
-    Returns:
-        See :func:`pwagents.llm.budget.estimate`.
-    """
+    """Estimate what language models behind the roles, and ``further`` ones, are asked in so many episodes."""
     players, users = settings.players, settings.data.n_users + settings.study.training_users
-    return estimate(
-        {
-            "writer": Load(players.writer, 9 * users, 1.1, 900, 40),  # PersonalWAB has nine tasks a user
-            "profiler": Load(players.profiler, users, 10, 1_200, 250),
-            "user": Load(players.user, episodes, 1.5, 1_200, 40),
-            "updater": Load(players.updater, episodes, 4, 900, 150),
-            "judge": Load(players.judge, episodes, 4, 1_500, 10),
-            **further,
-        }
-    )
+    loads = {
+        "writer": Load(players.writer, 9 * users, 1.1, 900, 40),  # PersonalWAB has nine tasks a user
+        "profiler": Load(players.profiler, users, 10, 1_200, 250),
+        "user": Load(players.user, episodes, 1.5, 1_200, 40),
+        "updater": Load(players.updater, episodes, 4, 900, 150),
+        "judge": Load(players.judge, episodes, 4, 1_500, 10),
+    }
+    return estimate(loads | further)

@@ -16,8 +16,6 @@ import numpy as np
 import pandas as pd
 
 from pwagents.files import write_aside
-from pwagents.schema import Protocol
-from pwagents.shop.environment import Shop
 
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # the same of full width, too
 _SIGNED = re.compile(r"[-+]?[\d.,]+%?( \N{PLUS-MINUS SIGN}[\d.,]+)?")  # no spreadsheet computes with these
@@ -54,8 +52,8 @@ def save_table(
     The files are ``<output_dir>/tables/<name>.csv``, ``.html`` and ``.tex``.
 
     Args:
-        data: the numbers, for the CSV (6 significant digits). Of two levels of columns the upper one becomes
-            a heading over its columns. A named index becomes the first columns, an unnamed one is dropped.
+        data: the numbers. Of two levels of columns the upper one becomes a heading over its columns. A named
+            index becomes the first columns, an unnamed one is dropped.
         shown: what HTML and LaTeX show when that is not ``data``, as with :func:`format_intervals`.
         formats: column (its lower level) -> Python format, such as ``".1f"``. Without one, whole numbers
             get thousands separators and others three decimals (zeros and ones stored as floats too: shares).
@@ -222,10 +220,3 @@ def _format_column(column: pd.Series, spec: str | None, missing: str) -> list[st
         else:
             cells.append(str(value))
     return cells
-
-
-def recommender_name(shop: Shop, loss: str, protocol: Protocol) -> str:
-    """Return what tables call the recommender of a protocol; ``loss`` is that of our training."""
-    if protocol == "leak_free":
-        return f"SASRec trained here, {loss} loss"
-    return "the published checkpoint" if shop.published else "as leak-free (no published checkpoint)"
