@@ -51,7 +51,7 @@ def drawn_once(tmp_path_factory):
         run = Run("03", folder, made_from={"preset": "laptop", "source": "synthetic"})
         run.figure(plot_intervals, "gains", ROWS, label="method", xlabel="accuracy", xlim=(0, 1))
         run.figure(plot_bars, "bars", ROWS[:2], made_from={"source": "amazon"}, label="method", value="mean")
-        run.figure(plot_curves, "curves", CURVES, window=2)
+        run.figure(plot_curves, "curves", CURVES)
         axis = {"x": "trajectories", "y": "mean", "hue": "method", "doublings": True}
         run.figure(plot_lines, "scaling", SCALING, levels={"Base": 0.1, "A teacher": 0.9}, **axis)
         assert not plt.get_fignums(), "a notebook would show an open one a second time"

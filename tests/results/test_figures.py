@@ -85,11 +85,11 @@ def test_bars_keep_the_order_of_the_frame():
 
 def test_curves_have_a_panel_a_number_that_the_log_has():
     rows = pd.DataFrame({"run": "PPO", "step": range(4), "reward": [0.0, 1.0, 2.0, 4.0], "kl": 0.0})
-    curves = plot_curves(rows.assign(eval_result_final=[0.5, *[np.nan] * 3]), window=2)
+    curves = plot_curves(rows.assign(eval_result_final=[0.5, *[np.nan] * 3]))
     panels = {ax.get_title(): ax for ax in curves.axes}
     assert set(panels) == {"reward of an episode", "result accuracy, validation"}
     thin, thick = (line.get_ydata().tolist() for line in panels["reward of an episode"].lines[:2])
-    assert thin == [0, 1, 2, 4] and thick == [0, 0.5, 1.5, 3]
+    assert thin == [0, 1, 2, 4] and thick == [0, 0.5, 1, 1.75]
     assert points(panels["result accuracy, validation"]) == [(0, 0.5)]
 
 

@@ -92,7 +92,7 @@ def plot_intervals(
             ax.set_xlim(xlim[0] - margin, xlim[1] + margin)
     axes[0, 0].set_yticks(range(len(labels)), [escape_math(name) for name in labels])
     axes[0, 0].set_ylim(len(labels) - 0.5, -0.5)
-    if hue is not None:
+    if len(names) > 1:
         legend_above(fig, marks.values(), marks)
     set_title(fig, title)
     return fig
@@ -237,8 +237,8 @@ def plot_transitions(transitions: pd.DataFrame, *, title: str = ""):
     return fig
 
 
-def plot_curves(curves: pd.DataFrame, *, window: int = 5, title: str = ""):
-    """Draw a panel a number of :data:`PANELS`, a line a run: each step thin, the mean of the last ``window``.
+def plot_curves(curves: pd.DataFrame, *, title: str = ""):
+    """Draw a panel a number of :data:`PANELS`, a line a run: each step thin, the mean of the last five thick.
 
     Args:
         curves: from :func:`pwagents.rl.log.read_curves`. Numbers that no run has get no panel, nor do those
@@ -247,7 +247,7 @@ def plot_curves(curves: pd.DataFrame, *, window: int = 5, title: str = ""):
     rows = curves.melt(["run", "step"], [name for name in PANELS if name in curves], "panel", "each").dropna()
     rows = rows[rows.groupby("panel")["each"].transform("any")]
     running = rows.groupby(["panel", "run"])["each"].transform(
-        lambda steps: steps.rolling(window, min_periods=1).mean()
+        lambda steps: steps.rolling(5, min_periods=1).mean()
     )
     is_mean = rows["panel"].str.startswith("eval_")  # already over many episodes
     rows = rows.assign(shown=running.mask(is_mean, rows["each"]), each=rows["each"].mask(is_mean))

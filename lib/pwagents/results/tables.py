@@ -105,7 +105,7 @@ def banner(text: str) -> Html:
     return Html(f'<div role="note" style="{look}">{escape(text)}</div>')
 
 
-def format_intervals(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
+def format_intervals(summary: pd.DataFrame) -> pd.Series:
     """Format the columns ``mean, low, high`` as "0.812 ±0.022".
 
     Without an interval there is only the mean. An interval that is not even shows its ends: "0.012 (0.000 to
@@ -115,11 +115,10 @@ def format_intervals(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
     columns = summary.assign(n_missing=summary.get("n_missing", 0))[["mean", "low", "high", "n_missing"]]
     cells = []
     for mean, low, high, n_missing in columns.itertuples(index=False):
-        text = None if pd.isna(mean) else f"{mean:z.{decimals}f}"
+        text = None if pd.isna(mean) else f"{mean:z.3f}"
         if text and not pd.isna(low):
             even = abs((high - mean) - (mean - low)) <= 1e-5  # of six digits, as a CSV has them
-            ends = f"({low:.{decimals}f} to {high:.{decimals}f})"
-            text = f"{text} ±{(high - low) / 2:.{decimals}f}" if even else f"{text} {ends}"
+            text += f" ±{(high - low) / 2:.3f}" if even else f" ({low:.3f} to {high:.3f})"
         cells.append(f"{text}, {n_missing:.0f} not scored" if text and n_missing > 0 else text)
     return pd.Series(cells, index=summary.index, dtype=object)
 
