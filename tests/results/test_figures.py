@@ -1,15 +1,11 @@
 """What the plots show: the numbers of the frame, each once, in one style."""
 
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
 from pwagents.results.figures import plot_bars, plot_curves, plot_intervals, plot_lines
 from pwagents.results.style import COLORS
-
-matplotlib.use("Agg")
 
 DATA = pd.DataFrame(
     {
@@ -25,13 +21,6 @@ LINES = pd.concat(
     pd.DataFrame({"run": list("aabb"), "step": [0, 10] * 2, "value": values, "part": part})
     for part, values in VALUES.items()
 )
-
-
-@pytest.fixture(autouse=True)
-def usual_matplotlib():
-    with matplotlib.rc_context():
-        yield
-    plt.close("all")
 
 
 def points(ax):

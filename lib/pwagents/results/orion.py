@@ -9,8 +9,8 @@ from pwagents.orion.experiment import OrionRuns
 from pwagents.orion.study import Study
 from pwagents.orion.variations import OWN
 from pwagents.results.episodes import mark_targets, records_frame
-from pwagents.results.papers import below_paper
-from pwagents.results.statistics import by_task, summarise, trained_differences
+from pwagents.results.papers import below_paper, load_targets
+from pwagents.results.statistics import add_targets, by_task, trained_differences
 from pwagents.results.tables import format_intervals
 from pwagents.rl.rollout import count_asks
 from pwagents.schema import FUNCTION_OF, Benchmark, Step, Task, Trajectory
@@ -28,20 +28,6 @@ METRICS = {  # columns of episodes -> headings
 }
 # What a row of a table is about, in whatever tables have of it.
 ROWS = ("comparison", "task", "method", "type", "setting", "value", "world", "without", "trajectories")
-PRINTED = {  # table of the paper -> our method -> the row of the same training
-    "Table 1": {
-        "SFT": "Qwen2.5-7B-Instruct (SFT)",
-        "PPO": "Qwen2.5-7B-Instruct (SFT + PPO)",
-        "GRPO": "Orion (Ours)",
-    },
-    "Table 2": {
-        "GRPO": "Orion (Full Model)",
-        "SFT": "w/o RL (SFT only)",
-        "w/o micro-profiles, trained so": "w/o G-M Profile",
-        "w/o update, trained so": "w/o DPU",
-        "w/o asking, trained so": "w/o PD",
-    },
-}
 
 
 def orion_frame(runs: OrionRuns, *records: Sequence[Episode]) -> pd.DataFrame:
@@ -72,11 +58,7 @@ def by_task_and_target(results: pd.DataFrame, benchmark: Benchmark) -> tuple[pd.
     """
     means, cells = by_task(results, METRICS)
     marked = mark_targets(results[results["type"] == "recommend"], benchmark)
-    for target, part in marked.groupby("target", sort=False):
-        for metric in ("result_final", "return"):
-            table = summarise(part, ["method"], [metric]).set_index("method")
-            column = ("recommend", f"{METRICS[metric]}, {target}")
-            means[column], cells[column] = table["mean"], format_intervals(table)
+    add_targets(means, cells, marked, {name: METRICS[name] for name in ("result_final", "return")})
     return means, cells
 
 
@@ -147,11 +129,13 @@ def orion_rows(
     Args:
         frame: of :func:`orion_frame`.
         table: "Table 1", by task, or "Table 2", a mean over all three types of tasks.
-        methods: ours to show; of the printed rows those that :data:`PRINTED` gives to them.
+        methods: to show, of ours and of the printed rows.
     """
-    here = (settings.base.backbone, settings.data.label)
-    printed = [row for method, row in PRINTED[table].items() if method in methods]
-    return below_paper(frame[frame["method"].isin(methods)], "Orion", table, *here, printed)
+    printed = (
+        load_targets().query("paper == 'Orion' and table == @table and ours in @methods")["row"].unique()
+    )
+    own, here = frame[frame["method"].isin(methods)], (settings.base.backbone, settings.data.label)
+    return below_paper(own, "Orion", table, *here, printed)
 
 
 def of_one_seed(seed_noise: Mapping[str, float] | None) -> str:

@@ -275,6 +275,17 @@ def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFra
     return tuple(tables)
 
 
+def add_targets(
+    means: pd.DataFrame, cells: pd.DataFrame, frame: pd.DataFrame, metrics: Mapping[str, str]
+) -> None:
+    """Add a column (type, "METRIC, TARGET") for each ``target`` of the frame to tables of :func:`by_task`."""
+    for (task, target), part in frame.groupby(["type", "target"], sort=False):
+        for metric, name in metrics.items():
+            summary = summarise(part, ["method"], [metric]).set_index("method")
+            column = (task, f"{name}, {target}")
+            means[column], cells[column] = summary["mean"], format_intervals(summary)
+
+
 def by_type_and_mean(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Tabulate means by method and task type, and :data:`MEAN`, the mean of the types.
 
