@@ -21,7 +21,7 @@ from pwagents.words import read_yaml
 
 # What each paper grades by: our metric -> its heading. PersonalWAB scores the choice of function once a task
 # and takes the best attempt; Orion scores each step, and what the user is left with.
-METRICS = {
+GRADED = {
     "PersonalWAB": {
         "function_accuracy": "function accuracy",
         "result_official": "result accuracy",
@@ -31,7 +31,7 @@ METRICS = {
 }
 NOT_RUN = "not run"  # the source of a row that says what it needs
 # Formats of Orion's columns, which are in percent.
-IN_PERCENT = dict.fromkeys(METRICS["Orion"].values(), ".1f")
+IN_PERCENT = dict.fromkeys(GRADED["Orion"].values(), ".1f")
 # What the agent's own model read and wrote, on average, and its price (0 but for an endpoint's), without
 # profiles, their updates and the user: column -> its heading.
 COSTS = {"tokens": "tokens a task", "usd": "USD a task"}
@@ -115,17 +115,17 @@ def below_paper(
     if not frame.empty:
         # By what this paper grades by, in its unit.
         percent = set(cells.loc[cells["unit"] == "percent", "column"].map(_heading))
-        in_unit = {m: frame[m] * (100 if name in percent else 1) for m, name in METRICS[paper].items()}
-        means, _ = by_task(frame.assign(**in_unit), METRICS[paper])
+        in_unit = {m: frame[m] * (100 if name in percent else 1) for m, name in GRADED[paper].items()}
+        means, _ = by_task(frame.assign(**in_unit), GRADED[paper])
         if frame["type"].nunique() < len(TASK_TYPES):
             means = means.drop(columns="overall", level=0, errors="ignore")
         elif paper == "Orion":  # each type weighs the same: 62.5, 19.8, 50.5 (Table 1) make 44.3 (Table 2)
-            for heading in METRICS[paper].values():
+            for heading in GRADED[paper].values():
                 means["overall", heading] = means[[(each, heading) for each in TASK_TYPES]].mean(
                     axis=1, skipna=False
                 )
         # What our rows say of themselves.
-        result = next(metric for metric in METRICS[paper] if metric.startswith("result"))
+        result = next(metric for metric in GRADED[paper] if metric.startswith("result"))
         scored = frame.dropna(subset=[result]).groupby("method")
         rows = [f"{backbone} ({method})" if backbone else method for method in means.index]
         ours = pd.DataFrame({"source": "here", "row": rows}, index=means.index)
