@@ -10,6 +10,7 @@ score (what the *agent* refuses counts 0). A ``frame`` has one row an episode
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -279,8 +280,8 @@ def add_targets(
     means: pd.DataFrame, cells: pd.DataFrame, frame: pd.DataFrame, metrics: Mapping[str, str]
 ) -> None:
     """Add a column (type, "METRIC, TARGET") for each ``target`` of the frame to tables of :func:`by_task`."""
-    for (task, target), part in frame.groupby(["type", "target"], sort=False):
-        for metric, name in metrics.items():
+    for task, of_type in frame.groupby("type", sort=False):
+        for (target, part), (metric, name) in product(of_type.groupby("target"), metrics.items()):
             summary = summarise(part, ["method"], [metric]).set_index("method")
             column = (task, f"{name}, {target}")
             means[column], cells[column] = summary["mean"], format_intervals(summary)
