@@ -11,14 +11,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from pwagents.results.curves import plot_curves
 
 from pwagents.notebook import Run
 from pwagents.report.redraw import main, redraw
 from pwagents.report.reference import REFERENCE, find_results, make_reference
 from pwagents.results import style
-from pwagents.results.curves import plot_curves, plot_scaling
 from pwagents.results.drawing import draw_figure, save_figure
-from pwagents.results.figures import plot_bars, plot_intervals
+from pwagents.results.figures import plot_bars, plot_curves, plot_intervals, plot_lines
 
 ROWS = pd.DataFrame(
     {
@@ -30,7 +30,7 @@ ROWS = pd.DataFrame(
     index=[5, 5, 7],
 )
 CURVES = pd.DataFrame({"run": ["GRPO"] * 9, "step": range(9), "reward": np.sqrt(np.arange(9)), "kl": np.nan})
-SCALING = ROWS.iloc[:2].rename(columns={"method": "type"}).assign(trajectories=[100, 400])
+SCALING = ROWS.iloc[:2].assign(trajectories=[100, 400])
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +52,9 @@ def drawn_once(tmp_path_factory):
         run = Run("03", folder, made_from={"preset": "laptop", "source": "synthetic"})
         run.figure(plot_intervals, "gains", ROWS, label="method", xlabel="accuracy", xlim=(0, 1))
         run.figure(plot_bars, "bars", ROWS[:2], made_from={"source": "amazon"}, label="method", value="mean")
-        run.figure(plot_curves, "curves", CURVES, window=2)
-        run.figure(plot_scaling, "scaling", SCALING, levels={"Base": np.float64(0.1), "A teacher": 0.9})
+        run.figure(plot_curves, "curves", CURVES)
+        axis = {"x": "trajectories", "y": "mean", "hue": "method", "doublings": True}
+        run.figure(plot_lines, "scaling", SCALING, levels={"Base": 0.1, "A teacher": 0.9}, **axis)
         assert not plt.get_fignums(), "a notebook would show an open one a second time"
     return folder
 

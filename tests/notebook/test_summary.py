@@ -7,8 +7,8 @@ import pytest
 
 from pwagents.errors import DataError
 from pwagents.report.reference import REFERENCE
-from pwagents.results.drawing import save_figure
-from pwagents.results.figures import plot_intervals, plot_summary
+from pwagents.results.drawing import draw_figure, save_figure
+from pwagents.results.figures import plot_intervals
 from pwagents.results.papers import paper_table
 
 from .notebooks import cells_of
@@ -72,7 +72,7 @@ def test_a_line_a_number_in_the_order_of_methods_and_tasks(folder):
     # A mean over part of its tasks says so.
     assert lines["n_missing"].tolist() == [0] * 7 + [1, 0]
     assert "0.700 ±0.050, 1 not scored" in set(found["wide"]["search"])
-    dots = plot_summary(found["lines"], labels=found["labels"]).axes[0].get_lines()
+    dots = draw_figure(folder / "figures" / "10_summary.parquet").axes[0].get_lines()
     hollow = [dot for dot in dots if dot.get_marker() == "o" and dot.get_markerfacecolor() == "white"]
     assert {float(x) for dot in hollow for x in dot.get_xdata()} == {0.7}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pwagents.results.episodes import action_transitions, attempts_by_number
+from pwagents.results.episodes import BEST, EACH, action_transitions, attempts_by_number
 from pwagents.schema import Action, Observation, Step, Trajectory
 from pwagents.store import Episode
 
@@ -38,10 +38,12 @@ RECORDS = [
 
 
 def test_attempts_are_averaged_by_number_and_at_best():
-    frame = attempts_by_number(RECORDS).set_index(["type", "attempt"])
-    assert frame.loc[("search", 1)].tolist() == pytest.approx([2, 0.35, 0.7 / 3])
-    assert frame.loc[("search", 2)].tolist() == pytest.approx([1, 0.8, 1.3 / 3])
-    assert frame.loc[("review", 1)].tolist() == pytest.approx([1, 0.7, 0.7])
+    frame = attempts_by_number(RECORDS).set_index(["type", "attempt", "counts"])
+    assert frame.loc[("search", 1, EACH)].tolist() == pytest.approx([2, 0.35])
+    assert frame.loc[("search", 2, EACH)].tolist() == pytest.approx([1, 0.8])
+    assert frame.loc["review"]["result_accuracy"].tolist() == pytest.approx([0.7, 0.7])
+    best = frame.xs(BEST, level="counts").loc["search"]["result_accuracy"]
+    assert best.tolist() == pytest.approx([0.7 / 3, 1.3 / 3])
 
 
 def test_transitions_are_shares_of_what_follows_an_action():

@@ -1,15 +1,11 @@
 """What the plots show: the numbers of the frame, each once, in one style."""
 
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
-from pwagents.results.figures import plot_bars, plot_intervals, plot_lines, plot_losses
+from pwagents.results.figures import plot_bars, plot_curves, plot_intervals, plot_lines
 from pwagents.results.style import COLORS
-
-matplotlib.use("Agg")
 
 DATA = pd.DataFrame(
     {
@@ -25,13 +21,6 @@ LINES = pd.concat(
     pd.DataFrame({"run": list("aabb"), "step": [0, 10] * 2, "value": values, "part": part})
     for part, values in VALUES.items()
 )
-
-
-@pytest.fixture(autouse=True)
-def usual_matplotlib():
-    with matplotlib.rc_context():
-        yield
-    plt.close("all")
 
 
 def points(ax):
@@ -64,28 +53,42 @@ def test_points_and_their_intervals_are_the_frames_in_order_from_the_top():
     assert [text.get_text() for text in fig.legends[0].get_texts()] == ["search", "recommend"]
 
 
-@pytest.mark.parametrize("stacked", [False, True])
-def test_bars_keep_the_order_of_the_frame(stacked):
-    fig = plot_bars(DATA, "method", "mean", hue="type", stacked=stacked, ylabel="accuracy")
-    (ax,) = fig.axes
-    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["search", "recommend"]
-    assert [text.get_text().split()[0] for text in ax.get_xticklabels()] == ["random", "cheap", "oracle"]
-    tones = [matplotlib.colors.to_rgba(COLORS[task]) for task in ("search", "recommend")]
-    first, second = ([bar for bar in ax.patches if bar.get_facecolor() == tone] for tone in tones)
-    assert [bar.get_height() for bar in first] == pytest.approx([0.1, 0.2, 0.9])
-    assert second[1].get_height() == pytest.approx(0.03) and ax.get_ylabel() == "accuracy"
-    above = {round(bar.get_y(), 6) for bar in (*first[:2], *second[:2])} - {0}
-    assert bool(above) == stacked
+def test_intervals_in_panels_share_their_lines_and_a_mean_over_part_of_its_tasks_is_hollow():
+    rows = DATA.assign(n_missing=[0, 1, 0, 0, 0, 0])
+    fig = plot_intervals(rows, "method", panel="type", color="type")
+    assert [ax.get_title() for ax in fig.axes] == ["search", "recommend"]
+    assert [sorted(points(ax)) for ax in fig.axes] == [[(0.1, 0), (0.2, 1), (0.9, 2)], [(0, 0), (0.03, 1)]]
+    assert {line.get_color() for line in lines(fig.axes[1])} == {COLORS["recommend"]}
+    hollow = [line for line in lines(fig.axes[0]) if line.get_markerfacecolor() == "white"]
+    assert [line.get_xdata().tolist() for line in hollow] == [[0.2]]
 
 
-def test_losses_of_preferences_have_a_panel_of_their_own_if_there_are_others():
-    names = ["SFT: PUMA", "SFT: PUMA", "DPO: PUMA", "DPO: PUMA"]
-    losses = pd.DataFrame({"training": names, "step": [1, 10, 1, 5], "loss": [3.0, 1.0, 0.69, 0.6]})
-    both, of_pairs = plot_losses(losses, "It falls"), plot_losses(losses[2:])
-    left, right = both.axes
-    assert (left.get_ylabel(), right.get_ylabel()) == ("loss (nats a token)", "loss (nats a pair)")
-    assert [ax.get_title() for ax in both.axes] == ["", ""] and left.get_ylim()[0] == 0
-    assert [ax.get_ylabel() for ax in of_pairs.axes] == ["loss (nats a pair)"]
+def test_bars_keep_the_order_of_the_frame():
+    fig = plot_bars(DATA.assign(mean=100 * DATA["mean"]), "method", "mean", panel="type", xlabel="accuracy")
+    left, right = fig.axes
+    assert [text.get_text() for text in left.get_yticklabels()] == ["random", r"cheap \$5 or \$6", "oracle"]
+    assert [bar.get_width() for bar in left.containers[0]] == pytest.approx([10, 20, 90])
+    assert [text.get_text() for text in left.texts] == ["10", "20", "90"] and left.yaxis_inverted()
+    assert (right.get_title(), right.get_xlabel()) == ("recommend", "accuracy")
+
+
+def test_curves_have_a_panel_a_number_that_the_log_has():
+    rows = pd.DataFrame({"run": "PPO", "step": range(4), "reward": [0.0, 1.0, 2.0, 4.0], "kl": 0.0})
+    curves = plot_curves(rows.assign(eval_result_final=[0.5, *[np.nan] * 3]))
+    panels = {ax.get_title(): ax for ax in curves.axes}
+    assert set(panels) == {"reward of an episode", "result accuracy, validation"}
+    thin, thick = (line.get_ydata().tolist() for line in panels["reward of an episode"].lines[:2])
+    assert thin == [0, 1, 2, 4] and thick == [0, 0.5, 1, 1.75]
+    assert points(panels["result accuracy, validation"]) == [(0, 0.5)]
+
+
+def test_lines_over_doublings_with_levels_to_compare_with():
+    rows = pd.DataFrame({"type": "search", "n": [100, 400], "mean": [0.3, 0.5], "low": 0.1, "high": 0.6})
+    (ax,) = plot_lines(rows, "n", "mean", hue="type", doublings=True, levels={"teacher": 0.7}).axes
+    assert ax.containers[0][0].get_ydata().tolist() == [0.3, 0.5]
+    assert ax.get_xticks().tolist() == pytest.approx(np.log2([100, 400]).tolist())
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["100", "400"]
+    assert [text.get_text() for text in ax.texts] == ["teacher"]
 
 
 def test_a_line_a_hue_and_a_panel_a_value_with_one_look_in_all():

@@ -81,10 +81,10 @@ def test_shown_replaces_the_numbers_for_the_reader_alone(saved):
 def test_intervals_and_differences_as_text():
     frame = pd.DataFrame({"mean": [0.5, 0.25, np.nan, 0.02], "low": [0.4, np.nan, np.nan, 0.0]})
     frame = frame.assign(high=[0.6, np.nan, 1, 0.06])
-    texts = ["0.50 ±0.10", "0.25", None, "0.02 (0.00 to 0.06)"]
-    assert format_intervals(frame, decimals=2).tolist() == texts
-    texts = ["0.50 ±0.10, 2 not scored", *texts[1:]]
-    assert format_intervals(frame.assign(n_missing=[2, 0, 1, 0]), decimals=2).tolist() == texts
+    texts = ["0.500 ±0.100", "0.250", None, "0.020 (0.000 to 0.060)"]
+    assert format_intervals(frame).tolist() == texts
+    texts = ["0.500 ±0.100, 2 not scored", *texts[1:]]
+    assert format_intervals(frame.assign(n_missing=[2, 0, 1, 0])).tolist() == texts
     tests = frame[:1].rename(columns={"mean": "difference"}).assign(task="search", n_tasks=3)
     assert format_differences(tests).to_dict("records") == [{"difference": "0.500 ±0.100", "tasks": 3}]
 

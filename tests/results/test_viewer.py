@@ -47,47 +47,25 @@ def test_it_says_why_an_episode_counts_0(end, words):
 
 
 def test_a_picture_tells_what_is_asked_searched_and_found():
-    """Words of the history alone are bold; what came up, and the target among it, stands below."""
-    profile = "Wants:\n- [stated] color: brown\n- [history] material: Oak"
+    """Words of the history alone are bold, not those of an answer; questions beyond two are counted."""
+    profile = "Wants:\n- [stated] color: brown\n- [history] material: Oak\n- [history] color: brown"
     query = Action(name="search_product_by_query", arguments={"query": "brown Oak <b>stool</b>"})
-    answers = ("Brown, please.", "1. B2 Table, wide ($5, 4 stars)\n2. B1 Stool <x> ($3, 4 stars)", "")
-    seen = [Observation(text=text, products=("B2", "B1") if "B1" in text else ()) for text in answers]
-    actions = (ACTIONS[1], query, ACTIONS[3])
-    steps = [Step(action=a, observation=o, profile=profile) for a, o in zip(actions, seen, strict=True)]
-    svg = draw_episode("a stool", EPISODE.model_copy(update={"steps": tuple(steps)}), "by PPO & co")
-    shown = [" ".join("".join(text.itertext()).split()) for text in ElementTree.fromstring(svg)[2:]]
-    assert shown == [
-        "User a stool",
-        "Agent asks Which?",
-        "User answers Brown, please.",
-        "Agent searches (bold: from the user's history) brown Oak <b>stool</b>",
-        "Shop 1. Table, wide 2. Stool <x> \N{BLACK STAR} wanted",
-        "by PPO & co",
-    ]
-    assert re.findall(r'bold">([^<]*)<', svg) == ["Oak", "\N{BLACK STAR}", "wanted"]
-
-
-def test_a_picture_shows_two_questions_and_counts_the_rest():
-    """Their answers and profiles count nevertheless: a word that one of them told is not from the history."""
-    profile = "- [history] material: Oak\n- [history] color: brown"
-    query = Action(name="search_product_by_query", arguments={"query": "brown Oak stool"})
-    questions = [ACTIONS[1].model_copy(update={"arguments": {"content": f"Question {n}?"}}) for n in range(5)]
-    answers = [*(f"Answer {n}." for n in range(4)), "Brown, please.", "1. B1 Stool ($3, 4 stars)"]
-    seen = [Observation(text=text, products=("B1",) if "B1" in text else ()) for text in answers]
-    profiles = ["", "", *[profile] * 4]
-    parts = zip((*questions, query), seen, profiles, strict=True)
-    steps = [Step(action=action, observation=answer, profile=known) for action, answer, known in parts]
-    drawn = {}
-    for n_hidden in (0, 1, 3):
-        own = (*steps[: 2 + n_hidden], steps[-1])
-        drawn[n_hidden] = draw_episode("a stool", EPISODE.model_copy(update={"steps": own}), "by PPO")
-    assert [re.findall(r"Question \d", svg) for svg in drawn.values()] == [["Question 0", "Question 1"]] * 3
-    assert [re.findall(r"and \d more questions?", svg) for svg in drawn.values()] == [
-        [],
-        ["and 1 more question"],
-        ["and 3 more questions"],
-    ]
-    assert re.findall(r'bold">([^<]*)<', drawn[1])[:2] == ["brown", "Oak"]
-    assert re.findall(r'bold">([^<]*)<', drawn[3])[:2] == ["Oak", "\N{BLACK STAR}"]
-    heights = [float(ElementTree.fromstring(svg).get("height")) for svg in drawn.values()]
-    assert heights[0] < heights[1] == heights[2]
+    found = Observation(text="1. B2 Table, wide ($5, 4 stars)\n2. B1 Stool <x> ($3)", products=("B2", "B1"))
+    shown, heights, bold = {}, {}, {}
+    for n, answers in {1: ["Any."], 2: ["Any.", "Any."], 3: ["Any.", "Any.", "Brown, please."]}.items():
+        asked = [Action(name="respond", arguments={"content": f"Question {i}?"}) for i in range(n + 1)]
+        seen = [Observation(text=text) for text in ["Any size.", *answers]]
+        parts = [*zip(asked, seen, strict=True), (query, found), (ACTIONS[3], Observation(text=""))]
+        steps = tuple(Step(action=act, observation=see, profile=profile) for act, see in parts)
+        svg = draw_episode("a stool", EPISODE.model_copy(update={"steps": steps}), "by PPO & co")
+        picture = ElementTree.fromstring(svg)
+        shown[n] = [" ".join("".join(text.itertext()).split()) for text in picture[2:]]
+        heights[n], bold[n] = float(picture.get("height")), re.findall(r'bold">([^<]*)<', svg)
+    first = ["User a stool", "Agent asks Question 0?", "User answers Any size."]
+    first += ["Agent asks Question 1?", "User answers Any."]
+    last = ["Agent searches (bold: from the user's history) brown Oak <b>stool</b>"]
+    last += ["Shop 1. Table, wide 2. Stool <x> \N{BLACK STAR} wanted", "by PPO & co"]
+    assert shown[1] == [*first, *last] and shown[2] == [*first, "and 1 more question", *last]
+    assert shown[3] == [*first, "and 2 more questions", *last] and heights[1] < heights[2] == heights[3]
+    star = ["\N{BLACK STAR}", "wanted"]
+    assert bold == {1: ["brown", "Oak", *star], 2: ["brown", "Oak", *star], 3: ["Oak", *star]}

@@ -128,11 +128,12 @@ def make_pages(results: Path = REFERENCE) -> dict[str, str]:
     from jinja2 import StrictUndefined
 
     environment = make_environment(results, undefined=StrictUndefined)
+    figure = pd.read_parquet(results / "figures" / "10_summary.parquet")
     values = {
         "results": results.relative_to(ROOT),
         "rows": {row["notebook"][:2]: row for row in read_lines(results / "timings" / "journal.jsonl")},
         "summary": pd.read_csv(results / "tables" / "10_summary.csv").groupby("name", sort=False),
-        "labels": pd.read_parquet(results / "figures" / "10_summary.parquet").attrs["options"]["labels"],
+        "labels": figure.set_index("name")["method"].to_dict(),
         "headlines": read_yaml("pwagents.report", "headlines.yaml"),
     }
     texts = {name: environment.get_template(name).render(values) for name in ("PAPERS.md", "RESULTS.md")}

@@ -98,7 +98,7 @@ def follow_swaps(study: Study, records: Sequence[Episode], act: Act) -> pd.DataF
 
     Args:
         records: of one method.
-        act: what this method does after such messages.
+        act: this method.
 
     Returns:
         A row for each of :data:`ANSWER` and :data:`LINE`: ``method, swapped, tasks``, and the share whose

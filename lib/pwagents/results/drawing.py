@@ -21,15 +21,14 @@ from typing import Any
 import pandas as pd
 
 from pwagents.files import write_aside
-from pwagents.results import curves, figures
+from pwagents.results import figures
 from pwagents.results.style import escape_math, style
 from pwagents.results.tables import csv_text, result_path
 
 # Word -> the place of the function that it names. A file can name no other code.
 PLOTS = {
-    name.removeprefix("plot_"): f"{function.__module__}:{name}"
-    for module in (curves, figures)
-    for name, function in vars(module).items()
+    name.removeprefix("plot_"): f"{figures.__name__}:{name}"
+    for name in vars(figures)
     if name.startswith("plot_")
 }
 # Those of notebook 09 stand in its own room.

@@ -20,6 +20,7 @@ ACTIONS = {
     **{name: name for name in ("respond", "malformed", "stop", "end")},
 }
 _NAMES = ("method", "model", "task_id", "user_id", "type", "outcome")
+EACH, BEST = "this attempt", "best so far, all tasks"
 # What tables call an agent's failure; such an episode counts 0 throughout.
 FAILURES = {"refused": "refused by its model", "error": "the agent's error"}
 
@@ -34,8 +35,8 @@ def frame(runs: Mapping[str, Sequence[Episode]]) -> pd.DataFrame:
 def records_frame(records: Iterable[Episode]) -> pd.DataFrame:
     """Return one row an episode: names, ids, type, outcome, :data:`METRICS`, tokens, usd and end.
 
-    Episodes that were not scored stay, with NaN metrics. Wall time is left out: tables made from this frame
-    are the same at every run.
+    Episodes that were not scored stay, with NaN metrics. Tables must be the same at every run, so no row says
+    how long it took.
     """
     rows = []
     for each in records:
@@ -59,9 +60,6 @@ def mark_targets(results: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:
 
     Memory names what was bought before. In the synthetic world four targets of ten were, on real Amazon
     reviews hardly any, so what memory gains is reported for both kinds.
-
-    Args:
-        results: one row an episode, with ``task_id``.
     """
     bought = {
         task.task_id: any(b.parent_asin == task.target for b in benchmark.history(task, "test"))
@@ -87,9 +85,8 @@ def share_of_known_ids(runs: Mapping[str, Iterable[Episode]], products: Collecti
 def action_transitions(records: Iterable[Episode]) -> pd.DataFrame:
     """Count which action follows which (PersonalWAB, Figure 8).
 
-    The columns are ``type, from, to, count, share``. ``share`` is that of all that follows ``from`` within
-    the task type. An episode begins at "start" and ends at "end"; a call with an error is "malformed",
-    whatever it meant to call.
+    ``share`` is that of all that follows ``from`` within the task type. An episode begins at "start" and ends
+    at "end"; a call with an error is "malformed", whatever it meant to call.
     """
     rows = []
     for record in records:
@@ -105,10 +102,12 @@ def action_transitions(records: Iterable[Episode]) -> pd.DataFrame:
 
 
 def attempts_by_number(records: Iterable[Episode]) -> pd.DataFrame:
-    """Average attempts by their number (PersonalWAB, Figure 9), a row a type and number.
+    """Average attempts by their number (PersonalWAB, Figure 9).
 
-    ``tasks``: episodes that made so many attempts or more; ``result_accuracy``: mean of just that attempt
-    over them; ``best_so_far``: mean over all scored episodes of the best of their attempts up to it, or 0.
+    Returns:
+        Two rows a type and number, by what ``counts``: :data:`EACH` is the mean ``result_accuracy`` of just
+        that attempt over the episodes that made it (``tasks``); :data:`BEST`, over all scored episodes, that
+        of the best of their attempts up to it, or 0.
     """
     scored = [record for record in records if record.outcome == "scored"]
     rows = []
@@ -117,7 +116,6 @@ def attempts_by_number(records: Iterable[Episode]) -> pd.DataFrame:
         episodes = [attempts(record.trajectory) for record in scored if record.type == task_type]
         by_number = pd.DataFrame([dict(enumerate(episode)) for episode in episodes])
         best = by_number.cummax(axis=1).ffill(axis=1).fillna(0.0)
-        for i in by_number:
-            attempt = by_number[i]
-            rows.append((task_type, i + 1, attempt.count(), attempt.mean(), best[i].mean()))
-    return pd.DataFrame(rows, columns=["type", "attempt", "tasks", "result_accuracy", "best_so_far"])
+        for counts, frame in {EACH: by_number, BEST: best}.items():
+            rows += [(task_type, i + 1, by_number[i].count(), counts, frame[i].mean()) for i in frame]
+    return pd.DataFrame(rows, columns=["type", "attempt", "tasks", "counts", "result_accuracy"])

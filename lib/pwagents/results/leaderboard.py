@@ -20,7 +20,6 @@ from pwagents.shop.score import rank_accuracy
 from pwagents.shop.search import RESULTS, product_text
 from pwagents.store import Episode
 
-GRADER = "PersonalWAB's code 1"  # its name in tables; the number is raised when this file's reading changes
 MALFORMED, NUMBER, TEXTS = "malformed calls count", "ranks by the number of results", "ids within texts"
 NEGATIVE, BEST, REFUSED = "cosines below 0", "the best attempt", "what came before a refusal"
 RULES = {

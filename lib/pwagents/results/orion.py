@@ -10,8 +10,8 @@ from pwagents.orion.reward import episode_returns
 from pwagents.orion.study import Study
 from pwagents.orion.variations import OWN
 from pwagents.results.episodes import mark_targets, records_frame
-from pwagents.results.papers import below_paper
-from pwagents.results.statistics import by_task, summarise, trained_differences
+from pwagents.results.papers import below_paper, load_targets
+from pwagents.results.statistics import add_targets, by_task, trained_differences
 from pwagents.results.tables import format_intervals
 from pwagents.rl.rollout import count_asks
 from pwagents.schema import FUNCTION_OF, Benchmark, Step, Task, Trajectory
@@ -29,37 +29,23 @@ METRICS = {  # columns of episodes -> headings
 }
 # What a row of a table is about, in whatever tables have of it.
 ROWS = ("comparison", "task", "method", "type", "setting", "value", "world", "without", "trajectories")
-PRINTED = {  # table of the paper -> our method -> the row of the same training
-    "Table 1": {
-        "SFT": "Qwen2.5-7B-Instruct (SFT)",
-        "PPO": "Qwen2.5-7B-Instruct (SFT + PPO)",
-        "GRPO": "Orion (Ours)",
-    },
-    "Table 2": {
-        "GRPO": "Orion (Full Model)",
-        "SFT": "w/o RL (SFT only)",
-        "w/o micro-profiles, trained so": "w/o G-M Profile",
-        "w/o update, trained so": "w/o DPU",
-        "w/o asking, trained so": "w/o PD",
-    },
-}
 
 
 def orion_frame(runs: OrionRuns, *records: Sequence[Episode]) -> pd.DataFrame:
-    """Return one row an episode (:func:`pwagents.results.episodes.records_frame`), with three columns more.
+    """Return :func:`pwagents.results.episodes.records_frame` with ``asks``, ``query`` and ``return``.
 
-    ``asks`` is how often each episode asked the user, ``query`` its last search, and ``return`` what
-    training pays for (:func:`pwagents.orion.reward.episode_returns`).
+    That is how often each episode asked the user, its last search, and what training pays for
+    (:func:`pwagents.orion.reward.episode_returns`).
     """
     together = [record for run in records for record in run]
     return records_frame(together).assign(
         asks=[float(count_asks(r.trajectory)) if r.trajectory else float("nan") for r in together],
-        query=[last_query(r.trajectory) for r in together],
+        query=[_last_query(r.trajectory) for r in together],
         **{"return": episode_returns(runs, together)},
     )
 
 
-def last_query(trajectory: Trajectory | None) -> str:
+def _last_query(trajectory: Trajectory | None) -> str:
     """Return the query of an episode's last well-formed search; empty where there is none."""
     steps = reversed(trajectory.steps if trajectory else ())
     searches = (step for step in steps if step.action.name == FUNCTION_OF["search"] and not step.error)
@@ -70,18 +56,11 @@ def by_task_and_target(results: pd.DataFrame, benchmark: Benchmark) -> tuple[pd.
     """Return the means of :data:`METRICS` by method and task, and their cells with intervals.
 
     Recommendations have further columns: of targets that the user had bought before their first test task,
-    and of new ones.
-
-    Args:
-        results: of :func:`orion_frame`.
+    and of new ones. ``results`` are of :func:`orion_frame`.
     """
     means, cells = by_task(results, METRICS)
     marked = mark_targets(results[results["type"] == "recommend"], benchmark)
-    for target, part in marked.groupby("target", sort=False):
-        for metric in ("result_final", "return"):
-            table = summarise(part, ["method"], [metric]).set_index("method")
-            column = ("recommend", f"{METRICS[metric]}, {target}")
-            means[column], cells[column] = table["mean"], format_intervals(table)
+    add_targets(means, cells, marked, {name: METRICS[name] for name in ("result_final", "return")})
     return means, cells
 
 
@@ -111,7 +90,7 @@ def tell_difference(table: pd.DataFrame, **row: str) -> str:
 
     Args:
         table: as of :func:`with_return`.
-        row: its values in some columns, such as ``comparison="GRPO - SFT"``; no other row has them.
+        row: what the row alone has in some columns, such as ``comparison="GRPO - SFT"``.
     """
     found, told = table[table[list(row)].eq(pd.Series(row)).all(axis=1)], []
     for name, mean, prefix in (("result accuracy", "difference", ""), ("return", "return", "return_")):
@@ -124,14 +103,8 @@ def tell_difference(table: pd.DataFrame, **row: str) -> str:
 def worth_of_profiles(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return what the own profile brings more than each other, paired by task, to each of these policies.
 
-    Each is compared with itself, so the noise of seeds is no measure here; what the profile is worth to one
-    policy and to another differs by it.
-
-    Args:
-        frame: of :func:`orion_frame`, with the ``profiles`` that were told.
-
-    Returns:
-        The columns of :func:`pwagents.results.statistics.trained_differences`.
+    Each is compared with itself, so the noise of seeds is no measure here. ``frame`` is of
+    :func:`orion_frame`, with the ``profiles`` that were told.
     """
     pairs = {
         f"{method}: {OWN} - {other}": (f"{method}, {OWN}", f"{method}, {other}")
@@ -156,21 +129,21 @@ def orion_rows(
     """Return trained rows of Orion as printed, and ours in rows of their own, for the tasks played here.
 
     Args:
-        frame: one row an episode, as from :func:`orion_frame`.
+        frame: of :func:`orion_frame`.
         table: "Table 1", by task, or "Table 2", a mean over all three types of tasks.
-        methods: ours that are shown, in the frame's order, and of the printed rows those that :data:`PRINTED`
-            gives to them.
+        methods: to show, of ours and of the printed rows.
     """
-    here = (settings.base.backbone, settings.data.label)
-    printed = [row for method, row in PRINTED[table].items() if method in methods]
-    return below_paper(frame[frame["method"].isin(methods)], "Orion", table, *here, printed)
+    printed = (
+        load_targets().query("paper == 'Orion' and table == @table and ours in @methods")["row"].unique()
+    )
+    own, here = frame[frame["method"].isin(methods)], (settings.base.backbone, settings.data.label)
+    return below_paper(own, "Orion", table, *here, printed)
 
 
 def of_one_seed(seed_noise: Mapping[str, float] | None) -> str:
     """Return the note below differences of policies that were trained once.
 
-    Args:
-        seed_noise: as of :func:`pwagents.results.seeds.must_exceed`.
+    ``seed_noise`` is of :func:`pwagents.results.seeds.must_exceed`.
     """
     known = ", ".join(f"{task} {noise:.2g}" for task, noise in (seed_noise or {}).items())
     return (
@@ -182,8 +155,7 @@ def of_one_seed(seed_noise: Mapping[str, float] | None) -> str:
 def cause_of(task: Task, steps: Sequence[Step], cooperative: RuleUser, engine: SearchEngine) -> str:
     """Return whose doing it is that a search failed: "tool", "simulator" or "agent", asked in this order.
 
-    Args:
-        cooperative: the user who tells all that they are asked for.
+    ``cooperative`` is a user who tells all that they are asked for.
     """
     said = " ".join([task.instruction, *(fact.value for fact in cooperative.facts(task))])
     if task.target not in [asin for asin, _ in engine.search(said)]:
@@ -197,23 +169,13 @@ def cause_of(task: Task, steps: Sequence[Step], cooperative: RuleUser, engine: S
 
 
 def estimate_roles(settings: OrionSettings, episodes: int, **further: Load) -> pd.DataFrame:
-    """Estimate what language models behind the roles are asked at most.
-
-    Args:
-        episodes: that are played.
-        further: other roles' loads by name.
-
-    Returns:
-        See :func:`pwagents.llm.budget.estimate`.
-    """
+    """Estimate what language models behind the roles, and ``further`` ones, are asked in so many episodes."""
     players, users = settings.players, settings.data.n_users + settings.study.training_users
-    return estimate(
-        {
-            "writer": Load(players.writer, 9 * users, 1.1, 900, 40),  # PersonalWAB has nine tasks a user
-            "profiler": Load(players.profiler, users, 10, 1_200, 250),
-            "user": Load(players.user, episodes, 1.5, 1_200, 40),
-            "updater": Load(players.updater, episodes, 4, 900, 150),
-            "judge": Load(players.judge, episodes, 4, 1_500, 10),
-            **further,
-        }
-    )
+    loads = {
+        "writer": Load(players.writer, 9 * users, 1.1, 900, 40),  # PersonalWAB has nine tasks a user
+        "profiler": Load(players.profiler, users, 10, 1_200, 250),
+        "user": Load(players.user, episodes, 1.5, 1_200, 40),
+        "updater": Load(players.updater, episodes, 4, 900, 150),
+        "judge": Load(players.judge, episodes, 4, 1_500, 10),
+    }
+    return estimate(loads | further)

@@ -1,10 +1,9 @@
 """The numbers printed in the papers (``papers/*.yaml``), and our rows below them.
 
-``paper`` is PersonalWAB (which holds PUMA), Orion or Persona2Web, ``table`` the paper's own numbering (for
-Persona2Web, of which no table is at hand, what the numbers are about), ``task`` search, recommend, review,
-overall, or empty. Values stand as printed, in the unit of ``unit``: PersonalWAB prints accuracies as shares
-(0 to 1), Orion in percent. Each row says with which command it is made here. Our numbers stand in rows of
-their own below the printed ones, which say what they are.
+``table`` is the paper's own numbering (for Persona2Web, of which no table is at hand, what the numbers are
+about), ``task`` search, recommend, review, overall, or empty. Values stand as printed: PersonalWAB prints
+accuracies as shares (0 to 1), Orion in percent. Our numbers stand in rows of their own below the printed
+ones.
 """
 
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from pwagents.words import read_yaml
 
 # What each paper grades by: our metric -> its heading. PersonalWAB scores the choice of function once a task
 # and takes the best attempt; Orion scores each step, and what the user is left with.
-METRICS = {
+GRADED = {
     "PersonalWAB": {
         "function_accuracy": "function accuracy",
         "result_official": "result accuracy",
@@ -32,7 +31,7 @@ METRICS = {
 }
 NOT_RUN = "not run"  # the source of a row that says what it needs
 # Formats of Orion's columns, which are in percent.
-IN_PERCENT = dict.fromkeys(METRICS["Orion"].values(), ".1f")
+IN_PERCENT = dict.fromkeys(GRADED["Orion"].values(), ".1f")
 # What the agent's own model read and wrote, on average, and its price (0 but for an endpoint's), without
 # profiles, their updates and the user: column -> its heading.
 COSTS = {"tokens": "tokens a task", "usd": "USD a task"}
@@ -101,12 +100,12 @@ def below_paper(
         frame: the episodes of the methods to show, a row each; may be empty.
         backbone: the model behind them; empty for none.
         data: what they were played on.
-        printed: the paper's rows to show; all if none are given.
+        printed: the paper's rows to show; None: all.
 
     Returns:
-        ``source`` ("here", or paper and table), ``row`` (as printed, or backbone and method of ours),
-        ``backbone, data, n`` (test tasks), ``grader`` and :data:`COSTS`; then the columns of
-        :func:`pwagents.results.statistics.by_task`. What a paper does not print is missing.
+        What rows say of themselves (``source`` is "here", or paper and table; ``n`` counts test tasks) with
+        :data:`COSTS`; then the columns of :func:`pwagents.results.statistics.by_task`. What a paper does not
+        print is missing.
     """
     cells = _cells(paper, table)
     theirs = paper_table(paper, table).rename(columns=_heading, level="column")
@@ -116,17 +115,17 @@ def below_paper(
     if not frame.empty:
         # By what this paper grades by, in its unit.
         percent = set(cells.loc[cells["unit"] == "percent", "column"].map(_heading))
-        in_unit = {m: frame[m] * (100 if name in percent else 1) for m, name in METRICS[paper].items()}
-        means, _ = by_task(frame.assign(**in_unit), METRICS[paper])
+        in_unit = {m: frame[m] * (100 if name in percent else 1) for m, name in GRADED[paper].items()}
+        means, _ = by_task(frame.assign(**in_unit), GRADED[paper])
         if frame["type"].nunique() < len(TASK_TYPES):
             means = means.drop(columns="overall", level=0, errors="ignore")
         elif paper == "Orion":  # each type weighs the same: 62.5, 19.8, 50.5 (Table 1) make 44.3 (Table 2)
-            for heading in METRICS[paper].values():
+            for heading in GRADED[paper].values():
                 means["overall", heading] = means[[(each, heading) for each in TASK_TYPES]].mean(
                     axis=1, skipna=False
                 )
         # What our rows say of themselves.
-        result = next(metric for metric in METRICS[paper] if metric.startswith("result"))
+        result = next(metric for metric in GRADED[paper] if metric.startswith("result"))
         scored = frame.dropna(subset=[result]).groupby("method")
         rows = [f"{backbone} ({method})" if backbone else method for method in means.index]
         ours = pd.DataFrame({"source": "here", "row": rows}, index=means.index)
@@ -148,11 +147,10 @@ def with_prompted(trained: pd.DataFrame, played: pd.DataFrame, data: str) -> pd.
     Args:
         trained: the other rows, of :func:`below_paper`.
         played: one row an episode of :data:`BASELINES`, with its ``model``; may be empty.
-        data: on which ours were played.
 
     Returns:
         The paper's rows, ours, and a row for each prompting one of the paper whose model did not play here
-        (``source`` "not run"), with what it ``needs``.
+        (``source`` :data:`NOT_RUN`), with what it ``needs``.
     """
     rows = _cells("Orion", "Table 1").drop_duplicates("row")
     printed = rows[rows["ours"].isin(BASELINES)]
@@ -192,25 +190,6 @@ def below_printed(
     printed = pd.concat([_printed_facts(_cells(paper, table)), theirs], axis=1)
     both = pd.concat([printed, added], ignore_index=True).rename(columns=_heading)
     return both.rename_axis(columns=None)
-
-
-def rank_rows(table: pd.DataFrame, task: str, metric: str) -> str:
-    """List the paper's rows and ours by one column, the best first, a line each.
-
-    A mean over part of its tasks has no rank.
-
-    ``table`` is of :func:`below_paper`, and may lack the column.
-    """
-    if (task, metric) not in table:
-        return f"{metric}, {task}: not played here"
-    whole = table[table[task, SCORED].isna()] if (task, SCORED) in table else table
-    whole = whole[whole["source"] != NOT_RUN]
-    lines = []
-    for source, rows in whole.groupby("source", sort=False):
-        best = rows.sort_values((task, metric), ascending=False, kind="stable")
-        ranks = [f"{row} {value:.3g}" for row, value in zip(best["row"], best[task, metric], strict=True)]
-        lines.append(f"{source}, {metric}, {task}, best first: {', '.join(ranks)}")
-    return "\n".join(lines)
 
 
 def _printed_facts(cells: pd.DataFrame) -> pd.DataFrame:

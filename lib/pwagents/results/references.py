@@ -38,14 +38,10 @@ def product_references(
 ) -> pd.DataFrame:
     """Score reference rankings on search and recommend tasks, a row a task and method.
 
-    - random: ten products at random; - popularity: the ten products most bought;
-    - repeat: the user's own last ten products (recommend);
-    - instruction alone, content words alone: as the query (search);
-    - oracle: the target's title as the query (search); 1 if anybody bought the target before (recommend: a
-      recommender that learns from purchases can know no other product).
+    The oracle's query is the target's title. In recommend tasks it is right if anybody bought the target
+    before: a recommender that learns from purchases can know no other product.
     """
-    rows = []
-    catalog = sorted(benchmark.products)
+    rows, catalog = [], sorted(benchmark.products)
     first_bought = {asin: timestamp for timestamp, asin in reversed(_purchases(benchmark))}
     popular = popular_products(benchmark, {benchmark.first_task(task.user_id) for task in tasks})
     for task in (task for task in tasks if task.type != "review"):
@@ -56,12 +52,12 @@ def product_references(
         start = benchmark.first_task(task.user_id)
         rankings = {"random": [catalog[i] for i in picks], "popularity": popular[start]}
         if task.type == "search":
-            title = benchmark.products[task.target].title
             queries = {
                 "instruction alone": task.instruction,
                 "content words alone": content_query(task.instruction),
+                "oracle": benchmark.products[task.target].title,
             }
-            for method, query in (queries | {"oracle": title}).items():
+            for method, query in queries.items():
                 rankings[method] = [asin for asin, _ in engine.search(query, RESULTS)]
         else:
             rankings["repeat"] = _latest(benchmark.history(task, "test"))
@@ -76,12 +72,9 @@ def review_references(
 ) -> pd.DataFrame:
     """Score other real reviews in the place of the agent's, one row a task and method.
 
-    Tasks without a text of the real review are left out, as they are for agents.
-
-    - random: a review by anybody, if there is one; - same user: the user's latest review before the task;
-    - same product: the first review of the product by another user (only if there is one);
-    - oracle: the real review, 1 by definition. All but the oracle come from train periods, and from the time
-      before the first test task of the task's own user.
+    Tasks without a text of the real review are left out, as they are for agents. A review by anybody, the
+    user's latest and the product's first by another user come from train periods, and from the time before
+    the first test task of the task's own user.
     """
     reviews = [(t, user, b) for t, user, b in _train_periods(benchmark) if b.review.text]
     by_product = defaultdict(list)
@@ -130,16 +123,13 @@ def popular_products(benchmark: Benchmark, dates: set[int]) -> dict[int, list[st
 def recommend_by_input(
     shop: Shop, tasks: Sequence[Task], embedder: Embedder, truth: Truth | None
 ) -> pd.DataFrame:
-    """Answer recommend tasks by rules, and by the recommender from parts of the past.
-
-    A row a task and method.
+    """Answer recommend tasks by rules, and by the recommender from parts of the past, a row each.
 
     The right interest, and in it the products of the target's type (all of the interest if there is none),
     are known in the synthetic world alone.
 
     Returns:
-        :data:`COLUMNS`, ``hit`` (the target among the ten) and ``bought_before`` (the target stands in the
-        past).
+        :data:`COLUMNS`, ``hit`` (the target among the ten) and ``bought_before`` (the target is in the past).
     """
     benchmark, tasks = shop.benchmark, [task for task in tasks if task.type == "recommend"]
     popular = popular_products(benchmark, {benchmark.first_task(task.user_id) for task in tasks})

@@ -1,12 +1,12 @@
 """Methods compared over seeds of a training, or over worlds.
 
-Here these are the units, not the tasks. However many tasks are played, a method that was trained once has not
-been compared with another. A ``frame`` has one row an episode (:func:`pwagents.results.episodes.frame`), with
-the ``seed`` of its training; ``means`` are those of :func:`means_by_seed`.
+These are the units, not the tasks: however many tasks are played, a method that was trained once has not been
+compared with another. A ``frame`` has one row an episode (:func:`pwagents.results.episodes.frame`), with the
+``seed`` of its training; ``means`` are those of :func:`means_by_seed`.
 """
 
 from collections.abc import Mapping
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ from pwagents.results.tables import format_intervals
 from pwagents.seeds import rng
 
 MUST_EXCEED = "what a difference must exceed"  # heading
+_RESAMPLES = 999
 
 
 def means_by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -32,12 +33,10 @@ def means_by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def by_seed(means: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate the means of each seed and over seeds, by method and task type.
+    """Tabulate the means of each seed ("seed 0", ...) and over seeds, by method and task type.
 
-    Returns:
-        ``method, type``, a column "seed ..." each, ``mean, low, high`` (Student's t over seeds, of shares
-        cut at 0 and 1), ``sd`` (of the seeds' means), and ``n_missing``, episodes that were not scored, where
-        there are any.
+    The interval is Student's t over seeds, of shares cut at 0 and 1; ``sd`` is of the seeds' means, and
+    ``n_missing`` counts episodes that were not scored, where there are any.
     """
     rows = means.groupby(["method", "type"], sort=False)
     wide = means.set_index(["method", "type", "seed"])["mean"].unstack("seed", sort=False)
@@ -94,52 +93,43 @@ def _t_test(differences: pd.Series) -> tuple[float, float, float, float]:
     return *interval, float(ttest_1samp(differences, 0).pvalue) if differ else np.nan
 
 
-def noise_floor(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Measure how far two runs of one method differ if only the seed does.
+def noise_of_seeds(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Measure how far two runs of one method differ if only the seed does, by method and task type.
 
-    Tasks that were not scored under all seeds are left out.
+    "overall" follows several types. Tasks that were not scored under all seeds are left out.
 
     Returns:
-        ``method, seeds, mean, sd`` (of the seeds' means), ``largest`` (difference of two seeds' means) and
-        ``must_exceed``: the farthest end of any 95% interval of the paired difference of two seeds, clustered
-        by user; two methods must differ by more. The last three are NaN with one seed.
+        ``method, type, seeds, mean``, the deviation of the seeds' means, the largest difference of two of
+        them, and :data:`MUST_EXCEED`: the farthest end of any 95% interval of the paired difference of two
+        seeds, clustered by user. The last three are NaN with one seed.
     """
     rows = []
-    for method, group in frame.groupby("method", sort=False):
+    for (task, part), method in product(split_by_type(frame), frame["method"].unique()):
         # The same tasks under each seed: what differs is the seed alone.
-        wide = group.pivot(index=["user_id", "task_id"], columns="seed", values=metric).dropna()
-        users = wide.index.get_level_values("user_id")
+        own = part[part["method"] == method]
+        wide = own.pivot(index=["user_id", "task_id"], columns="seed", values=metric).dropna()
+        users, means = wide.index.get_level_values("user_id"), wide.mean()
         tests = [mean_interval(wide[a] - wide[b], users) for a, b in combinations(wide.columns, 2)]
         largest = np.max([abs(test.mean) for test in tests] or [np.nan])
-        must_exceed = np.max([max(-test.low, test.high) for test in tests] or [np.nan]) + 0.0  # never -0
-        means = wide.mean()
-        rows.append((method, len(means), means.mean(), means.std(), largest, must_exceed))
-    return pd.DataFrame(rows, columns=["method", "seeds", "mean", "sd", "largest", "must_exceed"])
-
-
-def noise_of_seeds(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Tabulate :func:`noise_floor` by task type, and "overall" after several types."""
-    headings = {"sd": "deviation of seeds", "largest": "largest difference of two seeds"}
-    headings["must_exceed"] = MUST_EXCEED
-    parts = [noise_floor(own, metric).assign(type=type_) for type_, own in split_by_type(frame)]
-    floor = sort_by_type(pd.concat(parts)).rename(columns=headings).reset_index(drop=True)
-    return floor[["method", "type", *floor.columns.drop(["method", "type"])]]
+        farthest = np.max([max(-test.low, test.high) for test in tests] or [np.nan]) + 0.0  # never -0
+        if len(own):
+            rows.append((method, task, len(means), means.mean(), means.std(), largest, farthest))
+    names = ["deviation of seeds", "largest difference of two seeds", MUST_EXCEED]
+    floor = pd.DataFrame(rows, columns=["method", "type", "seeds", "mean", *names])
+    return sort_by_type(floor).reset_index(drop=True)
 
 
 def must_exceed(floor: pd.DataFrame, method: str) -> dict[str, float] | None:
-    """Return what a difference must exceed, by task type; None with one seed.
+    """Return what a difference of a method must exceed, by task type; None with one seed.
 
     Args:
-        floor: a table of :func:`noise_of_seeds`.
-        method: whose noise it is.
+        floor: of :func:`noise_of_seeds`.
     """
     noise = floor[floor["method"] == method].set_index("type")[MUST_EXCEED]
     return None if noise.isna().any() else noise.to_dict()
 
 
-def world_comparisons(
-    frame: pd.DataFrame, metric: str, pairs: Mapping[str, tuple[str, str]], resamples: int = 999
-) -> pd.DataFrame:
+def world_comparisons(frame: pd.DataFrame, metric: str, pairs: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
     """Compare methods over worlds, a row a comparison and task type.
 
     A world has its own shop, people and trainings (another seed of the data). It gives one difference, the
@@ -147,13 +137,12 @@ def world_comparisons(
     another, narrower question: for it each world's users are resampled, with all of their tasks.
 
     Args:
-        frame: one row an episode, with its ``world``; task types keep their order of appearance.
-        pairs: what is compared, in words -> the two methods, first minus second.
+        frame: one row an episode, with its ``world``.
+        pairs: as of :func:`seed_comparisons`.
 
     Returns:
-        ``comparison, task, difference, low, high, p`` by Student's t over worlds (NaN with fewer than two,
-        p also where all worlds differ alike), ``users_low, users_high``, the middle 95% over resampled users,
-        and ``n_worlds``.
+        As of :func:`seed_comparisons`, over worlds, with ``users_low, users_high``, the middle 95% over
+        resampled users.
     """
     rows = []
     for name, (a, b) in pairs.items():
@@ -164,9 +153,8 @@ def world_comparisons(
             resampled = []  # (worlds, resamples)
             for world, own in differences.groupby("world"):
                 users = own.groupby("user_id").agg(["sum", "size"]).to_numpy()
-                drawn = rng(0, "resampled users", str(world)).integers(
-                    len(users), size=(resamples, len(users))
-                )
+                generator = rng(0, "resampled users", str(world))
+                drawn = generator.integers(len(users), size=(_RESAMPLES, len(users)))
                 sums = users[drawn].sum(axis=1)
                 resampled.append(sums[:, 0] / sums[:, 1])
             ends = np.quantile(np.mean(resampled, axis=0), [0.025, 0.975]) if resampled else [np.nan] * 2

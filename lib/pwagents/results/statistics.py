@@ -1,18 +1,16 @@
 """Means with intervals, and paired tests, over tasks that come in users.
 
-What a given policy, or two, would reach on other tasks. Tasks of one user resemble each other, so they are
-not independent draws. Intervals and tests are clustered by user: the variance is built from the sums of
-residuals within users (the cluster-robust estimator for a mean, with the factor G / (G - 1) for G users), and
-the quantile is Student's t with G - 1 degrees of freedom. What another *training* by the same method would
-give, or another world, is another question: :mod:`pwagents.results.seeds`.
+They say what a given policy, or two, would reach on other tasks. Tasks of one user resemble each other, so
+intervals and tests are clustered by user. What another *training* by the same method would give, or another
+world, is another question: :mod:`pwagents.results.seeds`.
 
 A mean over part of its tasks says so. A user, judge or updater that cannot answer leaves a task without a
-score (what the *agent* refuses counts 0). Then the table has a column "scored" for that type, such as "7
-of 10", and an overall or a mean of types over fewer types than were played is absent. A ``frame`` has one row
-an episode (:func:`pwagents.results.episodes.frame`).
+score (what the *agent* refuses counts 0). A ``frame`` has one row an episode
+(:func:`pwagents.results.episodes.frame`).
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -55,10 +53,10 @@ class PairedTest(NamedTuple):
 
 
 def mean_interval(values: Sequence[float], clusters: Sequence) -> Interval:
-    """Return the mean of ``values`` with an interval clustered by ``clusters``.
+    """Return the mean of ``values`` with an interval clustered by ``clusters``, a label per value.
 
-    There is one label per value. ``statsmodels`` gives the same: OLS on a constant, ``cov_type="cluster"``,
-    ``use_t=True``.
+    This is the cluster-robust estimator for a mean, with the factor G / (G - 1) for G clusters and Student's
+    t with G - 1 degrees of freedom, as of statsmodels' OLS on a constant.
 
     Raises:
         ValueError: the lengths differ, or a value is not finite (leave missing values out first).
@@ -68,10 +66,8 @@ def mean_interval(values: Sequence[float], clusters: Sequence) -> Interval:
         raise ValueError(f"{len(values)} values but {len(clusters)} cluster labels")
     if not np.isfinite(values).all():
         raise ValueError("values must be finite; leave missing values out first")
-    if len(values) == 0:
-        return Interval(np.nan, np.nan, np.nan)
     codes, labels = pd.factorize(np.asarray(clusters, dtype=object))
-    mean, n_clusters = float(values.mean()), len(labels)
+    mean, n_clusters = float(values.mean()) if len(values) else np.nan, len(labels)
     if n_clusters < 2:
         return Interval(mean, np.nan, np.nan)
     # Residuals of one user's tasks lean the same way and add up, where independent ones would cancel: so the
@@ -135,8 +131,7 @@ def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str, *, flips: int 
     with fewer than two users.
 
     Args:
-        frame: one row an episode with ``method, task_id, user_id`` and ``metric``. A method's rows on one
-            task, as from several seeds, are averaged first. Rows without the metric are left out.
+        frame: a method's rows on one task, as from several seeds, are averaged first.
         flips: random sign flips; 0: no p is wanted, it is NaN.
     """
     scored = frame[frame["method"].isin([a, b])].dropna(subset=[metric])
@@ -179,12 +174,12 @@ def paired_tests(
     overall: bool = False,
     flips: int = _FLIPS,
 ) -> pd.DataFrame:
-    """Compare given policies, one row a comparison and task type.
+    """Compare given policies, a row a comparison and task type.
 
     Args:
         pairs: what is compared, in words -> the two methods, first minus second.
         overall: whether a row of all tasks follows several types.
-        flips: as of :func:`paired_test`; 0: without p.
+        flips: as of :func:`paired_test`.
 
     Returns:
         ``comparison, task`` and those of :class:`PairedTest`, ``n_left_out`` only if there are any. A pair
@@ -215,7 +210,7 @@ def trained_differences(
     There is no p: if a policy was trained once, the tasks measure this policy, not how it was trained.
 
     Args:
-        pairs: what is compared, in words -> the two methods, first minus second.
+        pairs: as of :func:`paired_tests`.
         seed_noise: how far two trainings of one method may differ by their seeds alone, by task type and
             "overall" (:func:`pwagents.results.seeds.must_exceed`); None if that was not measured.
 
@@ -250,18 +245,17 @@ def split_by_type(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 
 
 def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tabulate a row a method, a column a task type and metric.
+    """Tabulate a row a method, a column a task type and metric, as PersonalWAB's Table 3 does.
 
-    This is the shape of PersonalWAB's Table 3. Only types that were played have columns. Several are followed
-    by "overall", the mean over all tasks, which stays empty for a method that was not scored on all of these
-    types.
+    Only types that were played have columns. Several are followed by "overall", the mean over all tasks,
+    which stays empty for a method that was not scored on all of these types.
 
     Args:
         metrics: column of ``frame`` -> its name in the table.
 
     Returns:
-        The means, and the same as text with 95% intervals clustered by user. Where a method was scored on
-        part of a type's tasks, both have a column (type, :data:`SCORED`).
+        The means, and the same as text with their intervals. Where a method was scored on part of a type's
+        tasks, both have a column (type, :data:`SCORED`), such as "7 of 10".
     """
     methods, parts = frame["method"].unique(), split_by_type(frame)
     means, cells = {}, {}
@@ -282,6 +276,17 @@ def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFra
     return tuple(tables)
 
 
+def add_targets(
+    means: pd.DataFrame, cells: pd.DataFrame, frame: pd.DataFrame, metrics: Mapping[str, str]
+) -> None:
+    """Add a column (type, "METRIC, TARGET") for each ``target`` of the frame to tables of :func:`by_task`."""
+    for task, of_type in frame.groupby("type", sort=False):
+        for (target, part), (metric, name) in product(of_type.groupby("target"), metrics.items()):
+            summary = summarise(part, ["method"], [metric]).set_index("method")
+            column = (task, f"{name}, {target}")
+            means[column], cells[column] = summary["mean"], format_intervals(summary)
+
+
 def by_type_and_mean(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Tabulate means by method and task type, and :data:`MEAN`, the mean of the types.
 
@@ -289,8 +294,8 @@ def by_type_and_mean(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     1 / (number of types x tasks of its type), and the interval, clustered by user, is of these parts.
 
     Returns:
-        As of :func:`summarise` by ``method, type``. A method that was not
-        scored on all types of the frame has no mean, and where there is a single type nobody has.
+        As of :func:`summarise` by ``method, type``. A method that was not scored on all types of the frame
+        has no mean, and where there is a single type nobody has.
     """
     frame = frame.reset_index(drop=True)
     rows, n_types = [summarise(frame, ["method", "type"], [metric])], frame["type"].nunique()

@@ -2,9 +2,7 @@
 
 The style is matplotlib's own seaborn sheet (white grid) with type large enough to be read at half size, above
 matplotlib's defaults: a user's matplotlibrc changes no figure. A type of task and a method of training have
-the same color in every figure. Seaborn draws. It computes no interval of ours: each point has three rows
-(low, mean, high), of which it draws the median and the whole range. Nothing here chooses a backend, so
-scripts, tests and notebooks all work.
+the same color in every figure. Nothing here chooses a backend, so scripts, tests and notebooks all work.
 """
 
 from collections.abc import Callable, Iterable
@@ -82,14 +80,13 @@ def assign_colors(names: Iterable[str]) -> dict[str, str]:
 
 
 def draw_points(ax, data: pd.DataFrame, mean: str, places: pd.Series, *, orient: str = "y", **look):
-    """Draw each row's ``mean``, with the interval from ``low`` to ``high``.
+    """Draw each row's ``mean``, with the interval from ``low`` to ``high`` if ``data`` has it.
 
-    ``places`` are on the axis ``orient``. If ``data`` has no column ``low``, points have no intervals.
-    ``look`` is of the line through them, which is returned.
+    ``places`` are on the axis ``orient``. ``look`` is of the line through the points, which is returned.
     """
     import seaborn as sns
 
-    # The median of (low, mean, high) is the mean, and their whole range is the interval.
+    # Seaborn computes no interval: the median of (low, mean, high) is the mean, their whole range is ours.
     data = data.assign(_at=places).reset_index(drop=True)
     rows = [data.assign(_value=data[each]) for each in ("low", mean, "high") if each in data]
     across = "x" if orient == "y" else "y"
@@ -114,13 +111,12 @@ def mark_level(ax, value: float, name: str, i: int = 0) -> None:
                 textcoords="offset points", va="center", fontsize=12, color="0.3")  # fmt: skip
 
 
-def legend_above(fig, *marks_and_names, columns: int = 4):
-    """Put a legend above the panels, in as many columns as there is room for.
+def legend_above(fig, *marks_and_names):
+    """Put a legend above the panels, in as many columns (up to four) as there is room for.
 
-    Args:
-        marks_and_names: as ``fig.legend`` takes them; none: all that the panels have.
+    ``marks_and_names`` are as ``fig.legend`` takes them; none: all that the panels have.
     """
-    for n in range(columns, 0, -1):
+    for n in (4, 3, 2, 1):
         legend = fig.legend(*marks_and_names, loc="outside upper center", ncols=n)
         if n == 1 or legend.get_window_extent().width <= fig.bbox.width:
             return legend

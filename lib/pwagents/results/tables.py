@@ -16,8 +16,6 @@ import numpy as np
 import pandas as pd
 
 from pwagents.files import write_aside
-from pwagents.schema import Protocol
-from pwagents.shop.environment import Shop
 
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # the same of full width, too
 _SIGNED = re.compile(r"[-+]?[\d.,]+%?( \N{PLUS-MINUS SIGN}[\d.,]+)?")  # no spreadsheet computes with these
@@ -54,8 +52,8 @@ def save_table(
     The files are ``<output_dir>/tables/<name>.csv``, ``.html`` and ``.tex``.
 
     Args:
-        data: the numbers, for the CSV (6 significant digits). Of two levels of columns the upper one becomes
-            a heading over its columns. A named index becomes the first columns, an unnamed one is dropped.
+        data: the numbers. Of two levels of columns the upper one becomes a heading over its columns. A named
+            index becomes the first columns, an unnamed one is dropped.
         shown: what HTML and LaTeX show when that is not ``data``, as with :func:`format_intervals`.
         formats: column (its lower level) -> Python format, such as ``".1f"``. Without one, whole numbers
             get thousands separators and others three decimals (zeros and ones stored as floats too: shares).
@@ -107,7 +105,7 @@ def banner(text: str) -> Html:
     return Html(f'<div role="note" style="{look}">{escape(text)}</div>')
 
 
-def format_intervals(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
+def format_intervals(summary: pd.DataFrame) -> pd.Series:
     """Format the columns ``mean, low, high`` as "0.812 ±0.022".
 
     Without an interval there is only the mean. An interval that is not even shows its ends: "0.012 (0.000 to
@@ -117,11 +115,10 @@ def format_intervals(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
     columns = summary.assign(n_missing=summary.get("n_missing", 0))[["mean", "low", "high", "n_missing"]]
     cells = []
     for mean, low, high, n_missing in columns.itertuples(index=False):
-        text = None if pd.isna(mean) else f"{mean:z.{decimals}f}"
+        text = None if pd.isna(mean) else f"{mean:z.3f}"
         if text and not pd.isna(low):
             even = abs((high - mean) - (mean - low)) <= 1e-5  # of six digits, as a CSV has them
-            ends = f"({low:.{decimals}f} to {high:.{decimals}f})"
-            text = f"{text} ±{(high - low) / 2:.{decimals}f}" if even else f"{text} {ends}"
+            text += f" ±{(high - low) / 2:.3f}" if even else f" ({low:.3f} to {high:.3f})"
         cells.append(f"{text}, {n_missing:.0f} not scored" if text and n_missing > 0 else text)
     return pd.Series(cells, index=summary.index, dtype=object)
 
@@ -222,10 +219,3 @@ def _format_column(column: pd.Series, spec: str | None, missing: str) -> list[st
         else:
             cells.append(str(value))
     return cells
-
-
-def recommender_name(shop: Shop, loss: str, protocol: Protocol) -> str:
-    """Return what tables call the recommender of a protocol; ``loss`` is that of our training."""
-    if protocol == "leak_free":
-        return f"SASRec trained here, {loss} loss"
-    return "the published checkpoint" if shop.published else "as leak-free (no published checkpoint)"
