@@ -11,7 +11,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from pwagents.results.curves import plot_curves
 
 from pwagents.notebook import Run
 from pwagents.report.redraw import main, redraw

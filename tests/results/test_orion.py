@@ -7,9 +7,7 @@ import pandas as pd
 import pytest
 
 from pwagents.orion.variations import FOREIGN, NONE, OWN
-from pwagents.results.curves import plot_curves, plot_scaling
 from pwagents.results.orion import (
-    PRINTED,
     cause_of,
     of_one_seed,
     orion_rows,
@@ -73,7 +71,7 @@ def test_our_rows_stand_below_the_papers_for_what_was_played():
     played = frame({(method, "u", "a"): result for method, result in results.items()}, tokens=900.0, usd=0.0)
     shown = ["SFT", "GRPO", "new"]  # of the last the paper has no row
     table = orion_rows(played, "Table 1", shown, smoke)
-    printed = [PRINTED["Table 1"][name] for name in ("SFT", "GRPO")]
+    printed = ["Qwen2.5-7B-Instruct (SFT)", "Orion (Ours)"]
     assert list(table["row"]) == [*printed, *(f"{smoke.base.backbone} ({method})" for method in shown)]
     assert table["source"].tolist() == ["Orion, Table 1"] * 2 + ["here"] * 3
     assert table["data"].tolist()[2:] == ["embedded world"] * 3
@@ -84,20 +82,6 @@ def test_our_rows_stand_below_the_papers_for_what_was_played():
 def test_the_note_of_single_seeds_tells_their_noise():
     assert of_one_seed({"search": 0.14, "overall": 0.0512}).endswith("search 0.14, overall 0.051.")
     assert of_one_seed(None).endswith("not measured at this preset.")
-
-
-def test_figures_have_a_panel_a_number_that_the_log_has_and_levels_beside():
-    rows = pd.DataFrame({"run": "PPO", "step": range(4), "reward": [0.0, 1.0, 2.0, 4.0], "kl": 0.0})
-    rows = rows.assign(eval_result_final=[0.5, *[np.nan] * 3])
-    scaling = pd.DataFrame({"type": "search", "trajectories": [100, 400], "mean": [0.3, 0.5]})
-    curves = plot_curves(rows, window=2)
-    points = plot_scaling(scaling.assign(low=0.1, high=0.6), levels={"teacher": 0.7}).axes[0]
-    panels = {ax.get_title(): ax for ax in curves.axes if ax.get_visible()}
-    assert set(panels) == {"reward of an episode", "result accuracy, validation"}
-    thin, thick = (line.get_ydata().tolist() for line in panels["reward of an episode"].lines[:2])
-    assert thin == [0, 1, 2, 4] and thick[1:] == [0.5, 1.5, 3]
-    assert points.containers[0][0].get_ydata().tolist() == [0.3, 0.5]
-    assert [text.get_text() for text in points.texts] == ["teacher"]
 
 
 def test_who_failed_is_found_by_asking_what_would_have_helped(study):
