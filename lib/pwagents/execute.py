@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from pwagents import portable
-from pwagents.settings import NotebookSettings, read_changes, settings_values
+from pwagents.settings import read_changes, settings_values
 from pwagents.urls import without_passwords
 
 # Errors whose message says all that a user needs; the last is a full disk's.
@@ -38,7 +38,7 @@ def execute(name: str, preset: str, output_dir: Path, changes: str = "{}") -> No
     if output_dir.resolve() == Path.cwd():  # an empty one, too: the notebook would replace itself
         sys.exit(f"[{name}] the results' folder is the project's; expected another one")
     parameters = {"preset": preset, "output_dir": str(output_dir), **read_changes(changes)}
-    if not settings_values(name, parameters, NotebookSettings)["portable"]:
+    if not settings_values(name, parameters)["portable"]:
         portable.switch_off()  # before the kernel, which inherits the variables, loads numpy
     start, problem = time.time(), ""
     finished, partial = (output_dir / "notebooks" / f"{place}{name}.ipynb" for place in ("", ".partial/"))

@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from importlib.util import find_spec
 from math import inf
 from pathlib import Path
@@ -29,10 +28,7 @@ from pwagents.llm.openai_model import OpenAIModel
 from pwagents.settings import (
     COMPLETE,
     INTERACTIVE,
-    NOTEBOOKS,
-    ROOT,
     DataSettings,
-    NotebookSettings,
     project_path,
     settings_values,
 )
@@ -171,17 +167,6 @@ def _gpus(asked: int, weights: float) -> Need:
     return Need(what, problem, "set n_gpus, or take another machine")
 
 
-def kind_of(notebook: str) -> type[NotebookSettings]:
-    """Return a notebook's class of settings; one that has not moved names it in its code."""
-    if notebook in NOTEBOOKS:
-        return NOTEBOOKS[notebook]
-    cells = json.loads((ROOT / "notebooks" / f"{notebook}.ipynb").read_text("utf-8"))["cells"]
-    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    (name,) = re.findall(rf'start\("{notebook}", globals\(\), (\w+)\)', code)
-    (module,) = re.findall(rf"^from (pwagents(?:_old)?\.[\w.]+) import .*\b{name}\b", code, re.MULTILINE)
-    return getattr(import_module(module), name)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Say what notebooks need, before they start.")
     parser.add_argument("notebooks", nargs="*", help="for instance 03_benchmark")
@@ -198,7 +183,7 @@ def main() -> None:
     missing, endpoints = 0, set()
     for notebook in arguments.notebooks:
         given = {"preset": arguments.preset, "output_dir": arguments.output_dir}
-        values = settings_values(notebook, given, kind_of(notebook))
+        values = settings_values(notebook, given)
         print(notebook)
         for need in needs(values):
             print(f"  {'MISSING ' * bool(need.wrong)}{need}")

@@ -9,7 +9,7 @@ import pytest
 
 from pwagents import preflight
 from pwagents.data import personalwab
-from pwagents.preflight import MODELS, kind_of, needs, require_weights
+from pwagents.preflight import MODELS, needs, require_weights
 from pwagents.settings import ROOT, settings_values
 
 from ..llm.server import ChatServer
@@ -53,7 +53,7 @@ def save_weights(folder, *names, of=("a.safetensors", "b.safetensors")):
 
 def missing(notebook="04_puma", **given):
     """Return what is missing for a notebook at preset paper, by what is needed."""
-    values = settings_values(notebook, {"preset": "paper", **given}, kind_of(notebook))
+    values = settings_values(notebook, {"preset": "paper", **given})
     return {need.what: f"{need.wrong}; {need.remedy}" for need in needs(values) if need.wrong}
 
 

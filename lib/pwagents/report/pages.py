@@ -17,7 +17,6 @@ from typing import Any
 import pandas as pd
 
 from pwagents.files import write_aside
-from pwagents.preflight import kind_of
 from pwagents.report.reference import REFERENCE, read_episodes, read_lines
 from pwagents.results.papers import load_targets
 from pwagents.results.viewer import draw_episode
@@ -59,7 +58,7 @@ def read_setting(place: str | float, preset: str) -> Any:
     if not isinstance(place, str):
         return place
     notebook, key = place.split()
-    return reduce(getitem, key.split("."), settings_values(notebook, {"preset": preset}, kind_of(notebook)))
+    return reduce(getitem, key.split("."), settings_values(notebook, {"preset": preset}))
 
 
 def draw_best_episode(results: Path) -> str:
