@@ -9,7 +9,7 @@ from pathlib import Path
 import httpcore2
 import pytest
 from hypothesis import settings
-from pwagents_old.orion.agent import RULES
+from pwagents.orion.agent import RULES
 
 from pwagents import embedding, engine
 from pwagents.base_model.dialogues import dialogue_tokenizer

@@ -146,7 +146,7 @@ def save_qwen(folder: Path) -> Path:
 
 def make_tokenizer():
     """Qwen2.5's tokens for roles, ends and calls; words from what the agents are told."""
-    from pwagents_old.orion.agent import RULES, orion_tools
+    from pwagents.orion.agent import RULES, orion_tools
 
     ends = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "padding_side": "left"}
     tokenizer = train_tokenizer([RULES, json.dumps(orion_tools(), indent=1)], 2000, **ends)

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from pwagents_old.orion.figures import plot_curves, plot_scaling
+from pwagents.results.curves import plot_curves, plot_scaling
 
 from pwagents.notebook import Run
 from pwagents.report.redraw import main, redraw

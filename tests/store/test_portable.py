@@ -20,7 +20,7 @@ import torch
 from pwagents.embedding import Embedder
 from pwagents.base_model.dialogues import dialogue_tokenizer
 from pwagents.base_model.small import make_small_model
-from pwagents_old.orion.agent import RULES
+from pwagents.orion.agent import RULES
 from pwagents.shop.sasrec import SasRecSettings, train_sasrec
 
 digest = sha256(Embedder().encode(["red tea", "a green bicycle for children", "salt"]).tobytes())

@@ -3,9 +3,9 @@
     python -m pwagents.report.reference outputs/laptop    # makes outputs/reference anew
 
 It holds tables (CSV and HTML), figures (PNG, and the numbers from which `make figures` draws them again),
-prompts of first calls, what was timed, executed notebooks, the journal, and all episodes as compressed
-Parquet: 190 MB of JSON lines become 4 MB. A record is whole but for its key, the seconds that it took, and
-what is empty or zero in its steps. Reports and notebooks 00 and 10 read it like a preset's own results.
+what was timed, executed notebooks, the journal, and all episodes as compressed Parquet: 190 MB of JSON lines
+become 4 MB. A record is whole but for its key, the seconds that it took, and what is empty or zero in its
+steps. Reports and notebooks 00 and 10 read it like a preset's own results.
 """
 
 import json
@@ -26,7 +26,6 @@ REFERENCE = ROOT / "outputs" / "reference"
 PRESET = "laptop"  # what made it
 _COPIED = {"tables": (".csv", ".html"), "figures": (".png", ".parquet")}
 _COPIED |= {f"timings/{folder}": kinds for folder, kinds in _COPIED.items()}
-_COPIED["prompts"] = (".parquet",)
 _WHOLE = ("arguments", "observation")
 _TEXTS = ("task_id", "method", "model")  # columns that hold a text as it is; all others hold JSON
 

@@ -7,6 +7,7 @@ from pwagents.settings.group import (
     LabelKind,
     Players,
     S,
+    Share,
     Sharding,
     parse_player,
     plain,
