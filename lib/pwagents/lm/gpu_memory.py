@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pwagents.llm.folder import read_config
 from pwagents.lm.launch import free_memory
 from pwagents.portable import cpu_name
-from pwagents.settings import DpoSettings
+from pwagents.settings import DpoSettings, PpoSettings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
 GIB = 2**30
+VLLM_MEMORY = 0.3  # share of a GPU's memory that vLLM may take
 SCORED_AT_ONCE = 1024  # tokens of episodes whose logits exist at once (pwagents.rl.loss)
 TILE = 4096 * 32768  # tokens x vocabulary whose logits TRL's fine-tuning holds at once on a GPU (TRL 1.16)
 
@@ -120,11 +121,10 @@ def needed(network: "PreTrainedModel", plan: Plan, device: Device) -> int:
     adapter += sum(p.numel() for name, p in network.named_parameters() if {*name.split(".")} & whole)
     trained = 16 * (adapter or parameters)
     frozen = held * parameters if adapter else 0
-    reference = held * parameters if getattr(settings, "beta", 0) and not adapter else 0
-    standing = (frozen + trained + reference) // shards
+    standing = (frozen + trained) // shards
     if plan.value("use_vllm", False):
-        standing += int(plan.value("vllm_gpu_memory_utilization", 0.3) * device.total)
-    if plan.value("value_epochs", 0):
+        standing += int(VLLM_MEMORY * device.total)
+    if isinstance(settings, PpoSettings):
         # PPO's critic, one hidden layer, and what it reads of all tokens of a step, in float32.
         read = settings.episodes // settings.n_gpus * plan.max_length
         standing += 16 * config.hidden_size**2 + 4 * read * config.hidden_size

@@ -17,7 +17,6 @@ PANELS = {
     "asks": "questions an episode",
     "entropy": "entropy (nats a token)",
     "clip_fraction": "share of tokens clipped",
-    "kl": "KL from the start (nats)",
     "grad_norm": "gradient norm",
 }
 
@@ -34,7 +33,6 @@ def plot_curves(curves: pd.DataFrame, *, window: int = 5, title: str = ""):
         The matplotlib figure.
     """
     names = [name for name in PANELS if name in curves and curves[name].notna().any()]
-    names = [name for name in names if name != "kl" or curves[name].any()]
     methods = curves["run"].str.split(", seed", n=1).str[0]
     parts = []
     for name in names:

@@ -7,8 +7,8 @@ from pwagents.settings.group import (
     LabelKind,
     Players,
     S,
-    Share,
     Sharding,
+    Share,
     parse_player,
     plain,
     player,
@@ -26,6 +26,7 @@ from pwagents.settings.load import (
     settings_values,
 )
 from pwagents.settings.orion import (
+    REVIEW_TEMPERATURE,
     AblationsNotebook,
     Decoding,
     GrpoNotebook,
@@ -39,23 +40,30 @@ from pwagents.settings.orion import (
     World,
 )
 from pwagents.settings.puma import PreferenceSettings, PumaNotebook, PumaStudySettings
-from pwagents.settings.rl import Credit, GrpoSettings, PpoSettings, RlSettings, Scale, use_vllm
 from pwagents.settings.shared import (
-    BASE_MODELS,
-    INSTALL_SMOLLM2,
-    BaseSettings,
     BenchmarkNotebook,
     DataSettings,
-    DpoSettings,
     MethodPlayers,
     NotebookSettings,
     PlaySettings,
     ProfilesNotebook,
     SasRecSettings,
-    SftSettings,
     ShopSettings,
-    TrainingSettings,
     WorldSettings,
+)
+from pwagents.settings.training import (
+    BASE_MODELS,
+    INSTALL_SMOLLM2,
+    BaseSettings,
+    Credit,
+    DpoSettings,
+    GrpoSettings,
+    PpoSettings,
+    RlSettings,
+    Scale,
+    SftSettings,
+    TrainingSettings,
     deciding,
+    use_vllm,
 )
 from pwagents.settings.web import HistorySettings, QuerySettings, WebNotebook

@@ -19,55 +19,32 @@ from pwagents.settings.group import (
     values_of,
     variants_of,
 )
-from pwagents.settings.shared import BaseSettings, DpoSettings, NotebookSettings, SftSettings, ShopSettings
+from pwagents.settings.shared import NotebookSettings, ShopSettings
+from pwagents.settings.training import BaseSettings, DpoSettings, SftSettings
 
 
 class PumaPlayers(Players):
     """Who plays a part beside the agent."""
 
-    label_writer: Annotated[str, player("offline")] = S(
-        "openai:gpt-4o-mini", "Who writes the queries to learn from: a model, or offline, a rule."
-    )
+    label_writer: Annotated[str, player("offline")] = S("openai:gpt-4o-mini", "Writes labels; or offline.")
 
 
 class PumaStudySettings(Group):
     """Who is trained on, which variants, what is remembered, what is tested."""
 
-    protocol: Protocol = S(
-        "published",
-        "published: all before a task may be known, as in PersonalWAB's code. leak_free: only what lies "
-        "before the user's first task of the split, and nobody's past is another's future.",
-    )
+    protocol: Protocol = S("published", "What may be known: published, all before a task; or leak_free.")
     official_repo: str = S("", "A clone of HongruCai/PersonalWAB, for its prompts; empty: ours.")
-    training_users: NonNegativeInt = S(
-        0, "Further users to train on; 0, as in the paper: the train tasks of the benchmark's own users."
-    )
+    training_users: NonNegativeInt = S(0, "Further users to train on; the paper: 0, the benchmark's own.")
     train_tasks: NonNegativeInt = S(0, "Train tasks, drawn at random; 0 takes all.")
-    labels: LabelKind = S(
-        "published", "What all rows but one learn from; the other kind has a row of its own."
-    )
-    pad_counts: bool = S(
-        True,
-        "Fill each label up to sft's greatest length and learn the padding, too, as published. The other "
-        "way has a row of its own.",
-    )
-    variants: Literal["few", "all"] = S(
-        "all",
-        "few: PUMA, PUMA+ and PUMA without DPO. all: also each switch and each ablation by itself, other "
-        "lengths of the memory, and all seeds, all of which are trained.",
-    )
-    seeds: Seeds = S(
-        (0,),
-        "Of whole trainings, among all variants: base model, fine-tuning, samples, preferences; data stay.",
-    )
-    worlds: tuple[NonNegativeInt, ...] = S(
-        (),
-        "Seeds of whole synthetic worlds, data and trainings, among all variants; none: the one at hand.",
-    )
+    labels: LabelKind = S("published", "What all rows but one learn from; the other has a row of its own.")
+    pad_counts: bool = S(True, "Fill labels up and learn the padding, as published; a row has the other way.")
+    # Few: PUMA, PUMA+ and PUMA without DPO. All: also each switch and each ablation by itself, other lengths
+    # of the memory, and all seeds, all of which are trained.
+    variants: Literal["few", "all"] = S("all", "few: PUMA, PUMA+, PUMA without DPO; all: also ablations.")
+    seeds: Seeds = S((0,), "Of whole trainings, among all variants; data stay.")
+    worlds: tuple[NonNegativeInt, ...] = S((), "Seeds of further synthetic worlds, among all variants.")
     memory_tokens: PositiveInt = S(768, "Tokens that a memory is cut to. The paper's best: 768.")
-    memory_lengths: Numbers = S(
-        (256, 512), "Other lengths to compare with, among all variants. The paper's: 256 and 512."
-    )
+    memory_lengths: Numbers = S((256, 512), "Other lengths, among all variants. The paper's: 256 and 512.")
     max_new_tokens: PositiveInt = S(256, "Tokens of a parameter, at most.")
     test_tasks: NonNegativeInt = S(0, "Test tasks, drawn at random; 0 takes all.")
     timed_tasks: PositiveInt = S(100, "Tasks that are timed one by one. The paper's: 100.")
@@ -84,16 +61,9 @@ class PreferenceSettings(DpoSettings):
     train_tasks: NonNegativeInt = S(0, "Train tasks whose parameters are sampled; 0 takes all.")
     candidates: PositiveInt = S(10, "Beams, all of which are candidates.")
     temperature: PositiveFloat = S(1.5, "At which beams are sampled.")
-    pairs: Literal["every_task", "differing"] = S(
-        "every_task",
-        "every_task: also where best and worst do equally well, as published; differing: only where not.",
-    )
-    held_out: Share = S(
-        0.0, "Share of these tasks whose pairs choose among the variants and are not trained on."
-    )
-    variants: Variants = S(
-        (), "Other preferences to choose from, two at most: a name each, and what differs of this group."
-    )
+    pairs: Literal["every_task", "differing"] = S("every_task", "differing: only of two that differ.")
+    held_out: Share = S(0.0, "Share of these tasks whose pairs choose among the variants, not trained on.")
+    variants: Variants = S((), "Other preferences to choose from, two at most: a name, and what differs.")
 
     @property
     def training(self) -> DpoSettings:

@@ -12,26 +12,14 @@ class HistorySettings(Group):
     """Browsing histories made offline: how much there is, and how hard preferences are to find in them."""
 
     n_users: PositiveInt = S(50, "Users. Persona2Web: 50.")
-    records: PositiveInt = S(
-        2051, "Records of a user's year, give or take a tenth. Persona2Web: 102,568 in all."
-    )
+    records: PositiveInt = S(2051, "Records of a user, give or take a tenth. Persona2Web: 102,568 in all.")
     n_domains: Annotated[int, Field(ge=2, le=21)] = S(
-        6, "Sub-domains of a user, of 21; half of them have many events, half few."
+        6, "Sub-domains of a user, of 21; half have few events."
     )
-    consistency: Share = S(
-        0.62, "Probability that a record shows the preferred value of a facet, and not another one."
-    )
-    site_share: Share = S(
-        0.55, "Probability that an event is on the preferred site, not on another of the sub-domain's three."
-    )
-    drift: Share = S(
-        0.35, "Share of preferences against which the last three weeks speak, so that recency alone misleads."
-    )
-    literal: Share = S(
-        0.0356,
-        "Share of all records that name, as an exact string, a value which their user prefers in the "
-        "record's sub-domain. Persona2Web: 3.56%; of what, it does not say.",
-    )
+    consistency: Share = S(0.62, "Probability that a record shows the preferred value of a facet.")
+    site_share: Share = S(0.55, "Probability that an event is on the preferred of a domain's three sites.")
+    drift: Share = S(0.35, "Share of preferences against which the last three weeks speak: recency misleads.")
+    literal: Share = S(0.0356, "Share of records that name a preferred value as it is. Persona2Web: 3.56%.")
 
 
 class QuerySettings(Group):
@@ -43,13 +31,9 @@ class QuerySettings(Group):
 class WebDataSettings(Group):
     """Where users, histories and websites come from, and files of the authors to look at."""
 
-    source: Literal["synthetic"] = S(
-        ...,
-        "synthetic: made here. The authors' histories can be read, but came without the truth to score by.",
-    )
-    data_dir: str = S(
-        "", "Folder with the authors' queries.jsonl, seen from the project's root; empty: none is looked at."
-    )
+    # The authors' histories can be read, but came without the truth to score by.
+    source: Literal["synthetic"] = S(..., "synthetic: made here.")
+    data_dir: str = S("", "Folder with the authors' queries.jsonl, to look at; empty: none is.")
 
     @field_validator("data_dir")
     @classmethod
@@ -60,13 +44,11 @@ class WebDataSettings(Group):
 
 
 class WebPlayers(Players):
-    """Who plays the agent, and who judges."""
+    """Who plays and judges beside the offline agent, truth and rules; offline: nobody."""
 
-    policy: Annotated[str, player("offline")] = S(
-        "offline", "A language model that plays beside the offline agent (the paper has five); offline: none."
-    )
+    policy: Annotated[str, player("offline")] = S("offline", "A language model that plays (paper: five).")
     judge: Annotated[str, player("offline")] = S(
-        "offline", "A language model that judges beside truth and rules (paper: GPT-5-mini); offline: none."
+        "offline", "A language model that judges (paper: GPT-5-mini)."
     )
 
 
@@ -82,13 +64,9 @@ class Dials(Group):
 class WebStudySettings(Group):
     """What is played."""
 
-    driver: Literal["html", "chromium"] = S(
-        "html", "html: all episodes without a browser, which reads the same pages; chromium: with one."
-    )
+    driver: Literal["html", "chromium"] = S("html", "html: without a browser, reading the same pages.")
     chromium_tasks: NonNegativeInt = S(20, "Tasks that are played once more in Chromium, where it is found.")
-    max_tokens: PositiveInt = S(
-        64, "Records and questions are cut to this many tokens before they are embedded (MiniLM: 256)."
-    )
+    max_tokens: PositiveInt = S(64, "Tokens of a record or question that are embedded (MiniLM: 256).")
     runs: PositiveInt = S(3, "Runs of the same episodes while pages fail. Persona2Web: 3, on the open web.")
     judged_tasks: PositiveInt = S(50, "Tasks on which judges are compared, ten scripted episodes each.")
     dials: Dials
