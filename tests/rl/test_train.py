@@ -126,7 +126,7 @@ def test_the_gradient_of_each_update_is_that_of_an_independent_implementation(
 
 
 @BOTH
-@pytest.mark.parametrize("updates", [{}, TWICE | {"learning_rate": 2e-3}])
+@pytest.mark.parametrize("updates", [{"learning_rate": 1e-2}, TWICE | {"learning_rate": 5e-3}])
 def test_the_bandit_is_learned(tmp_path, method, updates):
     changed = {"max_steps": 40, "save_steps": 0, "eval_steps": 20} | updates
     out = game.train(
