@@ -39,16 +39,22 @@ from pwagents.settings.orion import (
     Success,
     World,
 )
-from pwagents.settings.puma import PreferenceSettings, PumaNotebook, PumaStudySettings
 from pwagents.settings.shared import (
     BenchmarkNotebook,
     DataSettings,
+    Dials,
+    HistorySettings,
     MethodPlayers,
     NotebookSettings,
     PlaySettings,
+    PreferenceSettings,
     ProfilesNotebook,
+    PumaNotebook,
+    PumaStudySettings,
+    QuerySettings,
     SasRecSettings,
     ShopSettings,
+    WebNotebook,
     WorldSettings,
 )
 from pwagents.settings.training import (
@@ -66,4 +72,3 @@ from pwagents.settings.training import (
     deciding,
     use_vllm,
 )
-from pwagents.settings.web import HistorySettings, QuerySettings, WebNotebook
