@@ -147,7 +147,7 @@ def test_a_refusal_behind_a_role_ends_neither_a_training_nor_its_evaluation(stud
     monkeypatch.setattr(study, "_update", refuse)
     monkeypatch.setattr(orion_train, "play_rollouts", ask)
     model, tokenizer = read_model(tiny, "float32"), read_tokenizer(tiny)
-    config = GrpoSettings(**STEP | {"temperature": 0.7, "review_temperature": 0.7})
+    config = GrpoSettings(**STEP | {"temperature": 0.7})
     rollouts = player(study, tokenizer, config)(model, study.train_tasks[:2], 0)
     assert [rollout.temperature for rollout in rollouts] == [0.7, 0.7]
     evaluate = evaluator(study, tokenizer, config, Rewards(study.judge, reward), log_tasks=0)
