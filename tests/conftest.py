@@ -9,13 +9,13 @@ from pathlib import Path
 import httpcore2
 import pytest
 from hypothesis import settings
-from pwagents.orion.agent import RULES
 
 from pwagents import embedding, engine
 from pwagents.base_model.dialogues import dialogue_tokenizer
 from pwagents.base_model.small import make_small_model
 from pwagents.data.synthetic import make_world
 from pwagents.embedding import Embedder
+from pwagents.orion.agent import RULES
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.settings import WorldSettings

@@ -10,24 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pwagents_old.orion import study as orion_study
-from pwagents_old.orion import train as orion_train
-from pwagents_old.orion.agent import belief_states
-from pwagents_old.orion.reward import RewardSettings
-from pwagents_old.orion.settings import GrpoNotebook
-from pwagents_old.orion.train import OrionModels
-from pwagents_old.rl.settings import GrpoSettings
 
 from pwagents.base_model.small import make_small_model
 from pwagents.data.amazon import load_amazon
 from pwagents.data.splits import parting_date
+from pwagents.orion import game as orion_game
+from pwagents.orion import study as orion_study
+from pwagents.orion.agent import belief_states
+from pwagents.orion.train import game_of, make_conversations
 from pwagents.puma import study as puma_study
 from pwagents.puma.prompts import load_prompts
 from pwagents.puma.study import Study, load_worlds
 from pwagents.puma.train import parameter_rows
 from pwagents.puma.variants import make_variants as methods_of
 from pwagents.schema import Action, Benchmark, Review, Task
-from pwagents.settings import PumaNotebook, settings_values
+from pwagents.settings import NOTEBOOKS, settings_values
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[1] / "../shared/data"))
 REAL = DATA / "amazon_reviews_2023"
@@ -78,13 +75,13 @@ def load_marked(data, seed):
     return mark(load_amazon(REAL, n_users=data.n_users, max_products=data.n_products, seed=seed)), None
 
 
-def settings_of(notebook, kind, folder, **groups):
+def settings_of(notebook, folder, **groups):
     """Those of preset smoke, with as many real users."""
-    values = settings_values(notebook, {"preset": "smoke"}, kind)
+    values = settings_values(notebook, {"preset": "smoke"})
     values["data"] |= {"source": "amazon", "data_dir": str(REAL), "n_products": 800}
     for group, changes in groups.items():
         values[group] |= changes
-    return kind(**values | {"output_dir": folder})
+    return NOTEBOOKS[notebook](**values | {"output_dir": folder})
 
 
 def first_evaluated(benchmark: Benchmark, tasks) -> int:
@@ -105,7 +102,7 @@ def test_puma_learns_nothing_from_a_tested_users_future(
 ):
     monkeypatch.setattr(puma_study, "load_benchmark", load_marked)
     study = {"training_users": training_users, "variants": variants, "memory_lengths": (), "test_tasks": 0}
-    settings = settings_of("04_puma", PumaNotebook, tmp_path, shop=SHOP, study=study, data={"n_users": 30})
+    settings = settings_of("04_puma", tmp_path, shop=SHOP, study=study, data={"n_users": 30})
     worlds = load_worlds(settings)
     date = first_evaluated(worlds.tested, worlds.tasks)
     # The test could fail: train tasks of other users lie in the future of those tested.
@@ -123,18 +120,20 @@ def test_puma_learns_nothing_from_a_tested_users_future(
     assert sum(worlds.n_left_out)
 
 
+GROUPS = {
+    "data": {"n_users": 20},
+    "shop": SHOP,
+    "study": {"training_users": 30, "eval_tasks": 0, "task_types": ["search", "recommend", "review"]},
+    "role_play": {"n_trajectories": 3, "review_success": 0.0, "success_rank": 10},
+}
+
+
 @pytest.fixture(scope="module")
 def orion(tmp_path_factory):
     """The study of notebooks 05 and 06 with all three sorts of task."""
-    groups = {
-        "data": {"n_users": 20},
-        "shop": SHOP,
-        "study": {"training_users": 30, "eval_tasks": 0, "task_types": ["search", "recommend", "review"]},
-        "role_play": {"n_trajectories": 3, "review_success": 0.0, "success_rank": 10},
-    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(orion_study, "load_benchmark", load_marked)
-        settings = settings_of("06_orion_grpo", GrpoNotebook, tmp_path_factory.mktemp("orion"), **groups)
+        settings = settings_of("06_orion_grpo", tmp_path_factory.mktemp("orion"), **GROUPS)
         yield orion_study.make_study(settings)
 
 
@@ -144,7 +143,7 @@ def test_orions_role_play_learns_nothing_from_a_tested_users_future(orion):
     trained = [t for t in orion.benchmark.tasks["train"] if t.user_id not in orion.held_out]
     assert any(task.timestamp >= date for task in trained) and orion.train_tasks
     tasks = {task.task_id: task for task in orion.train_tasks}
-    played = OrionModels(orion).role_play(3).kept
+    played = make_conversations(orion, 3).kept
     firsts = [orion.start(tasks[each.task_id]).state for each in played]
     pairs = zip(firsts, played, strict=True)
     states = [state for first, each in pairs for state in belief_states(first, each.trajectory)]
@@ -156,18 +155,13 @@ def test_orions_role_play_learns_nothing_from_a_tested_users_future(orion):
 def test_what_orions_rewards_are_earned_on_knows_nothing_of_a_tested_users_future(orion, monkeypatch):
     """Episodes of reinforcement learning: where they begin, what recommenders know, who is asked."""
     date = first_evaluated(orion.benchmark, orion.test_tasks)
-    learned_from = []
-    monkeypatch.setattr(orion_train, "make_study", lambda settings: orion)
-    monkeypatch.setattr(orion_train, "player", lambda *given: None)
-    monkeypatch.setattr(orion_train, "evaluator", lambda *given: None)
-    monkeypatch.setattr(orion_train, "train_policy", lambda *given: learned_from.extend(given[2]))
-    monkeypatch.setattr(orion_train, "read_tokenizer", lambda folder: None)
-    config = GrpoSettings(max_steps=1)
-    orion_train.reinforce(Path("model"), orion.settings, config, RewardSettings(), 1, Path("run"))
-    assert learned_from == list(orion.train_tasks)
+    monkeypatch.setattr(orion_game, "make_study", lambda settings: orion)
+    settings = settings_of("06_orion_grpo", orion.output_dir, **GROUPS)
+    game = game_of(settings, settings.rl.grpo)
+    assert list(game.tasks) == list(orion.train_tasks)
     known = bought_before(orion.benchmark, date)
-    for task in learned_from:
-        episode = orion.start(task)
+    for task in game.tasks:
+        episode = game.start(task)
         assert set(getattr(episode.recommender, "index", {})) <= known
         asked = Action(name="respond", arguments={"content": "Which brand would you like?"})
         seen = times_of_markers(episode.state, episode.step(asked), episode.state)

@@ -13,7 +13,6 @@ from safetensors.torch import load_file
 
 from pwagents.agents.methods import TRACKS
 from pwagents.llm.store import ResponseStore
-from pwagents.preflight import kind_of
 from pwagents.rl.log import read_rows
 from pwagents.schema import FUNCTION_OF
 from pwagents.settings import settings_values
@@ -76,7 +75,7 @@ def execute(stand_ins, kernel, tmp_path):
         nbformat.write(fresh, tmp_path / "fresh.ipynb")
         executed = tmp_path / "executed.ipynb"
         with ChatServer(reply=answer) as server:
-            preset = settings_values(notebook, {"preset": "paper"}, kind_of(notebook))
+            preset = settings_values(notebook, {"preset": "paper"})
             parameters = overrides(preset, *stand_ins, server.url, output)
             parameters[group] = parameters.get(group, {}) | changes
             options = {"km": kernel, "kernel_name": "python3", "progress_bar": False}

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO
 from pwagents.errors import DataError
 
 FILES = "files.json"  # what a finished folder lists its files in
-CARD = "README.md"  # of a model, which gets its measured results later: not listed
 # Bytes of a file whose SHA-256 each use computes, at a second for two gigabytes. Larger files are weights, of
 # which a use compares the size alone: their loader looks at the numbers.
 SMALL = 2**26
@@ -141,7 +140,7 @@ def damage(folder: Path, *, all_bytes: bool = False) -> str:
 
 def seal(folder: Path) -> None:
     """Bring all files of a finished folder to the disk, then list them for :func:`damage`."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name not in (CARD, FILES))
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != FILES)
     for file in files:
         sync(file)
     listed = {str(f.relative_to(folder)): (f.stat().st_size, file_hash(f)) for f in files}

@@ -93,7 +93,7 @@ class AmazonFiles(SourceFiles):
 
     def write(self, reviews: str = "reviews.jsonl.gz", meta: str = "meta.jsonl.gz") -> Path:
         """Write both files, gzipped where the name says so; a record may be an object or a line's bytes."""
-        for name, records in ((reviews, self.reviews), (meta, self.metas)):
+        for name, records in ((reviews, self.records["reviews"]), (meta, self.records["metas"])):
             lines = [r if isinstance(r, bytes) else json.dumps(r).encode() for r in records]
             content = b"".join(line + b"\n" for line in lines)
             path = self.folder / name

@@ -9,32 +9,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pwagents.data.amazon import load_amazon
-from pwagents.data.splits import split_by_time
 from pwagents.schema import TASK_TYPES
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[2] / "../shared/data"))
 REAL = DATA / "amazon_reviews_2023"
-
-
-# The split
-
-
-@given((st.lists(st.integers(1, 30)) | st.lists(st.integers(1, 10**6), min_size=3, unique=True)).map(sorted))
-def test_split_never_parts_equal_times(times):
-    n_history, n_train, n_test = split_by_time(times)
-    parts = times[:n_history], times[n_history : n_history + n_train], times[n_history + n_train :]
-    assert [time for part in parts for time in part] == times
-    assert len(parts[2]) == n_test
-    if len(set(times)) < 3:
-        assert n_history == len(times)
-    else:
-        assert max(parts[0]) < min(parts[1]) and max(parts[1]) < min(parts[2])
-    if len(set(times)) == len(times) >= 3:
-        assert n_train == n_test == max(1, round(len(times) / 10))
 
 
 # Small made files
@@ -48,24 +28,19 @@ def test_benchmark_of_sound_files(amazon_files):
     product = benchmark.products["B000000003"]
     assert (product.category, product.price, product.store) == ("Home and Kitchen", 19.99, "Stoolworks")
     assert product.details == {"Color": "Brown", "Ranks": "Stools: 3"}
-    found = [
-        (split, t.user_id, t.target, t.type) for split in ("train", "test") for t in benchmark.tasks[split]
-    ]
+    found = [(s, t.user_id, t.target, t.type) for s in ("train", "test") for t in benchmark.tasks[s]]
     items = {"train": "B00000000a", "test": "B00000000b"}
     expected = [(s, user, items[s], kind) for s in items for user in ("UANN", "UBOB") for kind in TASK_TYPES]
     assert found == expected
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz"])
-def test_neither_order_nor_division_of_the_files_matters_nor_the_raw_releases_layout(
-    amazon_files, tmp_path, suffix
-):
+def test_neither_order_nor_division_of_the_files_matters_nor_the_raw_releases_layout(amazon_files, tmp_path):
     whole = load_amazon(amazon_files.write(), n_users=2).content_hash
     amazon_files.folder = tmp_path / "release"
     metas, reviews = amazon_files.metas[::-1], amazon_files.reviews[::-1]
     for i, name in enumerate(("All_Beauty", "Books")):
-        amazon_files.metas, amazon_files.reviews = metas[i::2], reviews[i::2]
-        names = f"review_categories/{name}.{suffix}", f"meta_categories/meta_{name}.{suffix}"
+        amazon_files.records = {"metas": metas[i::2], "reviews": reviews[i::2]}
+        names = f"review_categories/{name}.jsonl", f"meta_categories/meta_{name}.jsonl.gz"
         amazon_files.write(*(f"raw/{name}" for name in names))
     assert load_amazon(amazon_files.folder, n_users=2).content_hash == whole
 
@@ -79,40 +54,7 @@ def test_catalogue_holds_what_was_bought_whatever_its_size(amazon_files):
         assert {f"B00000000{i:x}" for i in range(12)} <= set(products)
 
 
-# Dirty values are mended, and what was mended is counted
-
-# A dirty value of one product -> the field and value it becomes, and the repair that is counted (None: none).
-PRODUCT_REPAIRS = {
-    "price range": ({"price": "9.99 - 12.99"}, "price", 9.99, "price that is a range"),
-    "price with a comma and thousands": ({"price": "1.299,00"}, "price", 1299.0, None),
-    "price below one": ({"price": ",99"}, "price", 0.99, None),
-    "price with a space": ({"price": "1 299,00 EUR"}, "price", 1299.0, "price that is a range or phrase"),
-    "title with marks": (
-        {"title": "Mill [[VIDEOID:1a2b]] [[ASIN:B A [2] mill]] [[asin: C D]]"}, "title", "Mill",
-        "mark of a video",
-    ),
-    "title HTML": (
-        {"title": "Salt\u0000 &amp; <b>Pepper</b><br/>Mill <Side A>"}, "title",
-        "Salt & Pepper Mill <Side A>", "HTML removed",
-    ),
-    "features odd": ({"features": ["a", None, 3, ""]}, "features", ("a", "3"), None),
-    "details object": ({"details": {"A": 1, "B": [1, "x"]}}, "details", {"A": "1", "B": "1, x"}, None),
-    "details no JSON": ({"details": "{'A': 1}"}, "details", {}, "details that are no JSON object"),
-    "details surrogate": ({"details": '{"A": "x\\ud800y"}'}, "details", {"A": "x y"}, None),
-    "category of its own": ({"main_category": "Pet Supplies"}, "category", "Pet Supplies", None),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", PRODUCT_REPAIRS)
-def test_dirty_product_is_mended_and_counted(amazon_files, case):
-    changes, field, value, repair = PRODUCT_REPAIRS[case]
-    amazon_files.metas[3] |= changes
-    benchmark = load_amazon(amazon_files.write(), n_users=2)
-    assert getattr(benchmark.products["B000000003"], field) == value
-    assert [count for name, count in benchmark.repairs.items() if repair and repair in name] == [1] * bool(
-        repair
-    )
-    assert len(benchmark.repairs) == bool(repair)
+# What is dropped is counted
 
 
 def test_product_listed_twice_counts_where_it_is_first(amazon_files):

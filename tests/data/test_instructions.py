@@ -1,6 +1,7 @@
 """Instructions for real products ask for the right thing and never give it away."""
 
 import re
+from difflib import SequenceMatcher
 
 import pytest
 from hypothesis import given
@@ -32,12 +33,7 @@ def words(text: str) -> list[str]:
 
 def shared_run(text: str, source: str) -> int:
     """The most consecutive words that two texts share."""
-    a, b = words(text), words(source)
-    best, previous = 0, [0] * (len(b) + 1)
-    for word in a:
-        current = [0] + [previous[j] + 1 if word == b[j] else 0 for j in range(len(b))]
-        best, previous = max(best, *current), current
-    return best
+    return SequenceMatcher(None, words(text), words(source), autojunk=False).find_longest_match().size
 
 
 def instructions(task_type, product=CHARGER, review=PRAISE, history=(), n=60) -> list[str]:

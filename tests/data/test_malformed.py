@@ -84,13 +84,13 @@ PERSONALWAB = {
 # fmt: on
 
 
-CASES = {("amazon", broken): case for broken, case in AMAZON.items()}
-CASES |= {("personalwab", broken): case for broken, case in PERSONALWAB.items()}
+CASES = [("amazon", *each) for each in AMAZON.items()]
+CASES += [("personalwab", *each) for each in PERSONALWAB.items()]
 
 
-@pytest.mark.parametrize(("source", "broken"), CASES)
-def test_malformed_files_are_told_in_one_line(source, broken, request):
-    spoil, *named = CASES[source, broken]
+@pytest.mark.parametrize(("source", "broken", "case"), CASES)
+def test_malformed_files_are_told_in_one_line(source, broken, case, request):
+    spoil, *named = case
     folder = spoil(request.getfixturevalue(f"{source}_files"))
     with pytest.raises(DataError) as caught:
         load_benchmark(DataSettings(source=source, data_dir=str(folder), **SIZES), 0)
@@ -99,33 +99,22 @@ def test_malformed_files_are_told_in_one_line(source, broken, request):
     assert [name for name in named if name not in message] == [], message
 
 
-# Positions of twelve behaviours (10 is train, 11 is test) -> changes; then what has no task.
-SETS_WITHOUT_TASKS = {
-    "tasks only in train": ([11], {"rating": 2, "text": ""}, "search in test, recommend in test, review in"),
-    "one time": (range(12), {"timestamp": 1_600_000_000_000}, "users need three different times"),
-}
+# What files cannot meet -> positions among each user's twelve behaviours, changes there, settings, message.
+UNMET = {
+    "tasks only in train": ([11], {"rating": 2, "text": ""}, {},
+        ("search in test, recommend in test, review in", "take more users, categories or files")),
+    "one time": (range(12), {"timestamp": 1_600_000_000_000}, {}, ("users need three different times",)),
+    "no folder": ([], {}, {"data_dir": "/nowhere"}, ("/nowhere", "no metadata file")),
+    "short histories": ([], {}, {"history": [13, 40]}, ("at most 12 behaviors", "lower min_behaviors")),
+    "no such category": ([], {}, {"categories": ["Books"]}, ("no product of ['Books']", "Home and Kitchen")),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("case", SETS_WITHOUT_TASKS)
-def test_a_split_without_a_type_of_task_is_refused(amazon_files, case):
-    positions, changes, missing = SETS_WITHOUT_TASKS[case]
+@pytest.mark.parametrize(("positions", "changes", "settings", "named"), UNMET.values(), ids=UNMET)
+def test_what_files_cannot_meet_is_refused(amazon_files, positions, changes, settings, named):
     for i in positions:
         for of_user in (0, 12):
             amazon_files.reviews[of_user + i] |= changes
-    with pytest.raises(DataError) as caught:
-        load_benchmark(DataSettings(source="amazon", data_dir=str(amazon_files.write()), **SIZES), 0)
-    assert missing in str(caught.value) and "take more users, categories or files" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
-        ({"data_dir": "/nowhere"}, ("/nowhere", "no metadata file")),
-        ({"history": [13, 40]}, ("at most 12 behaviors of one user", "lower min_behaviors")),
-        ({"categories": ["Books"]}, ("no product of ['Books']", "Home and Kitchen")),
-    ],
-)
-def test_settings_that_files_cannot_meet_are_refused(amazon_files, settings, named):
     data = {"source": "amazon", "data_dir": str(amazon_files.write())} | SIZES | settings
     with pytest.raises(DataError) as caught:
         load_benchmark(DataSettings(**data), 0)

@@ -8,6 +8,7 @@ without tasks.
 import copy
 import json
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -101,36 +102,30 @@ def is_refused(load, spoiled: object) -> bool:
     return False
 
 
-def test_personalwab(personalwab_files):
-    original, refused, chance = copy.deepcopy(personalwab_files.records), 0, random.Random(0)
-    n = 320
+SOURCES = {  # what is loaded, how often, how many values are spoiled each time, and the files' names
+    "personalwab": (load_personalwab, 320, 1, ()),
+    # each scan takes long
+    "amazon": (partial(load_amazon, n_users=2, min_behaviors=3), 61, 5, ("reviews.jsonl", "meta.jsonl")),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_spoiled_files_are_refused_in_one_line_or_sound(source, request):
+    load, n, n_values, names = SOURCES[source]
+    files = request.getfixturevalue(f"{source}_files")
+    original, refused, chance = copy.deepcopy(files.records), 0, random.Random(0)
     for _ in range(n):
-        personalwab_files.records = copy.deepcopy(original)
+        files.records = copy.deepcopy(original)
         in_bytes = chance.random() < 0.2
-        spoiled = "" if in_bytes else spoil_value(personalwab_files.records, chance)
+        spoiled = [spoil_value(files.records, chance) for _ in range(n_values - in_bytes)]
         try:
-            folder = personalwab_files.write()
+            folder = files.write(*names)
         except (AttributeError, KeyError, TypeError):
             continue  # a whole table is gone: nothing that could be written
         if in_bytes:
-            spoiled = spoil_bytes(chance.choice(sorted(folder.glob("*.json"))), chance)
-        refused += is_refused(lambda: load_personalwab(personalwab_files.folder), spoiled)
-    assert n / 5 < refused < n
-
-
-def test_amazon(amazon_files):
-    """Five spoiled values a file, since each scan takes long."""
-    original, refused, chance = copy.deepcopy(amazon_files.records), 0, random.Random(0)
-    for _ in range(61):
-        records = copy.deepcopy(original)
-        amazon_files.metas, amazon_files.reviews = records["metas"], records["reviews"]
-        spoiled = [spoil_value(records, chance) for _ in range(5)]
-        amazon_files.write("reviews.jsonl", "meta.jsonl")
-        if chance.random() < 0.2:
-            file = amazon_files.folder / chance.choice(("reviews.jsonl", "meta.jsonl"))
-            spoiled.append(spoil_bytes(file, chance))
-        refused += is_refused(lambda: load_amazon(amazon_files.folder, n_users=2, min_behaviors=3), spoiled)
-    assert 10 < refused < 55
+            spoiled.append(spoil_bytes(chance.choice(sorted(folder.glob("*.json*"))), chance))
+        refused += is_refused(partial(load, folder), spoiled)
+    assert n / 6 < refused < n
 
 
 @pytest.mark.parametrize("depth", [300, 100_000])

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pwagents.data.personalwab import FOLDER_IN_CLONE, load_personalwab, read_profiles
+from pwagents.data.files import FOLDER_IN_CLONE
+from pwagents.data.personalwab import load_personalwab, read_profiles
 
 from .conftest import DAY, FIRST, stool
 
@@ -17,8 +18,9 @@ REAL_PROFILES = DATA / "personalwab" / "user_profiles.json"
 # Sound files
 
 
-def test_values_of_sound_files_stay_as_published(personalwab_files):
-    benchmark = load_personalwab(personalwab_files.write())
+@pytest.mark.parametrize("place", [".", FOLDER_IN_CLONE])
+def test_values_of_sound_files_stay_as_published(personalwab_files, place):
+    benchmark = load_personalwab(personalwab_files.write(place))
     assert (benchmark.name, dict(benchmark.repairs)) == ("personalwab", {})
     assert list(benchmark.behaviors) == ["UANN", "UBOB"]
     assert list(benchmark.products) == [f"B00000000{i}" for i in range(6)]
@@ -40,20 +42,11 @@ def test_values_of_sound_files_stay_as_published(personalwab_files):
 
 def test_task_ids_are_made_where_there_are_none(personalwab_files):
     train = personalwab_files.records["instructions"]["train"]
-    once, more, again = (
-        {"task": f"Please {how} search a stool for me."} for how in ("once", "more", "again")
-    )
+    once, more, again = ({"task": f"Please search a stool {how}."} for how in ("once", "more", "again"))
     train[1:1] = [train[0] | once, train[0] | more | {"task_id": "mine"}, train[0] | again]
     ids = [task.task_id for task in load_personalwab(personalwab_files.write()).tasks["train"]]
     made = "UANN-1600345600000-B000000004-search"
     assert ids[:4] == [made, f"{made}-2", "mine", f"{made}-3"]
-
-
-def test_clone_of_the_official_repository(personalwab_files):
-    folder = personalwab_files.write(FOLDER_IN_CLONE)
-    benchmark = load_personalwab(folder)
-    assert benchmark == load_personalwab(folder / FOLDER_IN_CLONE)
-    assert len(benchmark.behaviors) == 2
 
 
 def test_history_and_tasks_alone_may_know_a_product(personalwab_files):
@@ -75,33 +68,6 @@ def test_published_profiles():
     for user, profile in profiles.items():
         assert {"user_profile": profile.model_dump(by_alias=True)} == published[user]
     assert {"Nurse", "Chef"} <= {profile.occupation for profile in profiles.values()}
-
-
-# Dirty values: what is dirty -> record, field, value, what it becomes, the repair that is counted
-
-PRODUCT, REVIEW = "all_products.B000000003", "user_history.UANN.3.review"
-# fmt: off
-REPAIRS = {
-    "price in dollars": (PRODUCT, "price", "$1,299.00", 1299.0, None),
-    "price from": (PRODUCT, "price", "from 9.99", 9.99, "price that is a range or phrase"),
-    "price beyond reason": (PRODUCT, "price", 1e300, None, "price that cannot be"),
-    "price NaN": (PRODUCT, "price", float("nan"), None, "NaN or Infinity taken as missing"),
-    "stars too high": (PRODUCT, "average_rating", 7, None, "average_rating that cannot be"),
-    "title null": (PRODUCT, "title", None, "Untitled", 'product without title called "Untitled"'),
-    "features odd": (PRODUCT, "features", ["a", None, 3], ("a", "", "3"), None),
-    "review title null": (REVIEW, "title", None, "", "review title that is null taken as empty"),
-}
-# fmt: on
-
-
-@pytest.mark.parametrize("case", REPAIRS)
-def test_dirty_value_is_mended_and_counted(personalwab_files, case):
-    record, field, dirty, value, repair = REPAIRS[case]
-    benchmark = load_personalwab(personalwab_files.with_value(f"{record}.{field}", dirty))
-    made = benchmark.behaviors["UANN"][3].review if record is REVIEW else benchmark.products["B000000003"]
-    assert getattr(made, "category" if field == "main_category" else field) == value
-    assert any(repair in name for name in benchmark.repairs) == bool(repair) == bool(benchmark.repairs)
-    assert set(benchmark.repairs.values()) <= {1}
 
 
 def test_history_is_put_in_time_order_and_equal_times_keep_theirs(personalwab_files):

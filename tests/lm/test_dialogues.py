@@ -16,7 +16,6 @@ from itertools import pairwise
 
 import pytest
 import torch
-from pwagents_old.orion.agent import PURCHASES, RULES, OrionAgent, orion_messages, orion_tools
 
 from pwagents.base_model import dialogues
 from pwagents.base_model.dialogues import SHOWN, DialogueText
@@ -27,6 +26,8 @@ from pwagents.data.synthetic import make_world
 from pwagents.llm.fence import fence
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.llm.local_model import LocalModel
+from pwagents.orion.agent import PURCHASES, RULES, OrionAgent, orion_messages, orion_tools
+from pwagents.orion.teacher import make_teacher
 from pwagents.portable import one_core
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
@@ -174,7 +175,7 @@ def neighbours(messages):
 @pytest.fixture(scope="module")
 def real_messages(study):
     """Of real episodes, played by the teacher."""
-    teacher = study.teacher(0, 2)
+    teacher = make_teacher(study, 0, 2)
     ends = [play(study, teacher, task)[0][-1] for task in study.train_tasks]
     return [message for end in ends for message in orion_messages(end, SHOWN)]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from pwagents_old.rl.settings import GrpoSettings
-from pwagents_old.rl.train import train_policy
 from safetensors.torch import load_file
 
 from pwagents.errors import DataError
 from pwagents.lm.launch import LaunchError, launch, launch_command
 from pwagents.lm.train import fine_tune, prefer
+from pwagents.rl.train import train_policy
+from pwagents.settings import GrpoSettings
 
 from ..rl import game
 from . import conftest as tiny
@@ -37,13 +37,14 @@ def train_all(base: Path, start: Path, folder: Path, size: int) -> None:
     fine_tune(base, ROWS, tiny.sft(max_steps=3, per_device_train_batch_size=size), folder / "sft")
     prefer(base, PAIRS, tiny.dpo(max_steps=4, per_device_train_batch_size=size), folder / "dpo")
     if size == 1:
-        played = game.make_tasks(4), game.play_cue, game.pay_cue
         config = GrpoSettings(per_device_train_batch_size=4, **GRPO)
         # One process's return rises, the other's falls: they stop together, or hang.
         of_process = ([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [0.0, -1.0, -2.0, -3.0, -4.0, -5.0])
         returns = iter(of_process[int(os.environ["RANK"])])
-        given = (game.make_tokenizer(), *played, config, folder / "run")
-        train_policy(start, *given, lambda model: {"return": next(returns)})
+        played = game.Game(
+            game.play_cue, game.pay_cue, lambda model: {"return": next(returns)}, game.make_tasks(4)
+        )
+        train_policy(start, game.make_tokenizer(), played, config, folder / "run")
         fine_tune(base, [], tiny.sft(), folder / "nothing")
 
 

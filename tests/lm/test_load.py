@@ -1,18 +1,15 @@
-"""Models in folders: whole or refused; an adapter finds its base wherever both are moved; their cards."""
+"""Models in folders: whole or refused; an adapter finds its base wherever both are moved."""
 
 import json
 import shutil
 
-import pandas as pd
 import pytest
 import torch
-from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 
 from pwagents.errors import DataError
 from pwagents.llm.folder import ADAPTER, adapter_base, read_model
 from pwagents.llm.local_model import LocalModel
-from pwagents.lm.card import write_card
 from pwagents.lm.load import hold_in_float32, load_model, merge, with_adapter
 from pwagents.settings import SftSettings
 
@@ -85,22 +82,3 @@ def test_an_adapter_follows_from_its_seed_and_halves_what_it_leaves_on_a_gpu(bas
         whole = SftSettings(trainer={"bf16": True})  # small steps of what is trained would round away
         assert load_model(base, whole).dtype == torch.float32
     assert torch.equal(first[0], first[1]) and not torch.equal(first[1], first[2])
-
-
-def test_a_card_says_what_it_is_given_as_hugging_face_reads_it(models, tmp_path, capsys):
-    folder = shutil.copytree(models / "sft", tmp_path / "sft")
-    results = pd.DataFrame({"policy": ["base", "SFT"], "result accuracy": [0.1234567, 0.64]})
-    facts = {"name | x": "<b>\nnew"}, {"learning_rate": 0.002, "trainer": {"max_steps": 4}}
-    write_card(
-        folder, "Orion: SFT\n---\nc", "A small model.", *facts, results, str(models / "base"), ("sft",)
-    )
-    card = ModelCard.load(folder / "README.md")
-    expected = {"model_name": "Orion: SFT --- c", "license": "mit", "base_model": "base"}
-    expected |= {"library_name": "transformers", "pipeline_tag": "text-generation"}
-    assert card.data.to_dict() == expected | {"tags": ["personalized-web-agents", "sft"]}
-    assert str(tmp_path) not in card.text and "| name \\| x | \\<b\\> new |" in card.text
-    assert "| learning\\_rate | 0.002 |\n| max\\_steps | 4 |" in card.text
-    assert "| policy | result accuracy |\n| --- | --- |\n| base | 0.123457 |\n| SFT | 0.64 |" in card.text
-    code = card.text.split("```python\n")[1].split("```")[0]
-    exec(code.replace("path/to/this/folder", str(folder)), {})
-    assert capsys.readouterr().out.strip()

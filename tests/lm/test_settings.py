@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import pytest
-from pwagents_old.rl.settings import GrpoSettings, PpoSettings
 from transformers import LlamaConfig, Qwen2Config
 
 from pwagents import settings as module
 from pwagents.lm.gpu_memory import GIB, Device, DoesNotFitError, Plan, needed, require_fit, without_storage
 from pwagents.lm.train import trl_config
-from pwagents.settings import DpoSettings, SftSettings
+from pwagents.settings import DpoSettings, GrpoSettings, PpoSettings, SftSettings
 
 from .conftest import CIRCUMSTANCES
 

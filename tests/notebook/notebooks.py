@@ -11,6 +11,17 @@ NOTEBOOKS = sorted(
     path.stem for path in (ROOT / "notebooks").glob("*.ipynb") if re.fullmatch(r"\d\d_[a-z0-9_]+", path.stem)
 )
 FEW = {"n_users": 20, "n_products": 300, "population": 20, "history": [8, 20]}
+# What makes Orion's notebooks quick: a few conversations and steps, and a base model that has hardly begun.
+ORION = {
+    "data": FEW,
+    "base": {"steps": 2},
+    "study": {"training_users": 8, "eval_tasks": 6},
+    "role_play": {"n_trajectories": 6, "ladder": [0, 2], "ladder_tasks": 6, "success_rank": 10},
+    "sft": {"trainer": {"max_steps": 3}},
+    "play": {"turn_tokens": 16, "episode_tokens": 200},
+}
+LITTLE = {"max_steps": 1, "log_tasks": 3, "num_generations": 2}
+SWEEP = {"alpha": [0], "l_c": [1], "last": [5], "users": ["rules"], "worlds": ["as it is"]}
 # What makes the moved ones quick at preset smoke.
 QUICK = {
     "00_tour": {"data": FEW},
@@ -23,6 +34,11 @@ QUICK = {
         "study": {"variants": "few", "test_tasks": 9, "train_tasks": 12, "timed_tasks": 1},
         "dpo": {"train_tasks": 8, "variants": []},
     },
+    "05_orion_sft": ORION | {"role_play": ORION["role_play"] | {"scaling": [3]}},
+    "06_orion_grpo": ORION | {"rl": LITTLE | {"worlds": [0]}},
+    "07_ablations": ORION | {"rl": LITTLE | {"methods": ["GRPO"], "seeds": [0, 1], "variants": []}},
+    "08_sensitivity": ORION
+    | {"rl": LITTLE, "study": ORION["study"] | {"sweep": SWEEP | {"patience": [0.1]}}},
     "09_persona2web": {"study": {"runs": 1, "dials": {"consistency": [0.62]}}},
     "10_summary": {},
 }

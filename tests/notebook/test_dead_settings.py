@@ -8,7 +8,6 @@ from functools import cache
 import pytest
 import yaml
 
-from pwagents.preflight import kind_of
 from pwagents.settings import (
     COMPLETE,
     NOTEBOOKS,
@@ -77,7 +76,8 @@ def changed_in(kind: type[Group], values: Mapping, than: Mapping | None = None) 
 @cache
 def nodes() -> list[ast.AST]:
     """Return the code of the library and of all notebooks' cells: attributes, calls and dicts."""
-    sources = [file.read_text("utf-8") for file in (ROOT / "lib").rglob("*.py")]
+    files = [file for folder in ("lib", "benchmarks") for file in (ROOT / folder).rglob("*.py")]
+    sources = [file.read_text("utf-8") for file in files]
     cells = [cell for notebook in notebooks.NOTEBOOKS for cell in notebooks.cells_of(notebook)]
     sources += [cell.source for cell in cells if cell.cell_type == "code"]
     kinds = ast.Attribute | ast.Call | ast.Dict
@@ -93,6 +93,10 @@ def changed_by_code(kind: type[Group]) -> set[Setting]:
             for keyword in node.keywords:
                 if keyword.arg in (by_place[place].model_fields if place in by_place else ()):
                     found.add(declared(by_place[place], keyword.arg))
+                if keyword.arg in by_place and isinstance(keyword.value, ast.Dict):
+                    group = by_place[keyword.arg]
+                    names = {getattr(name, "value", "") for name in keyword.value.keys}
+                    found |= {declared(group, name) for name in names & group.model_fields.keys()}
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 group = by_place.get(getattr(key, "value", None) or ".")
@@ -104,18 +108,17 @@ def changed_by_code(kind: type[Group]) -> set[Setting]:
 
 def changed_by_somebody(kind: type[NotebookSettings]) -> set[Setting]:
     """Return what presets other than the complete one, the Makefile, the guide or code change of a class."""
-    kinds = {name: kind_of(name) for name in notebooks.NOTEBOOKS}
     found: set[Setting] = set()
-    for name, each in kinds.items():
-        complete = settings_values(name, {}, each)
+    for name, each in NOTEBOOKS.items():
+        complete = settings_values(name, {})
         for group, values in complete.items():
             if isinstance(values, dict) and "variants" in values:
                 inner = each.model_fields[group].annotation
                 found |= changed_in(inner, {"variants": values["variants"]})
         for preset in {file.stem for file in PARAMS.glob("*.yaml")} - {COMPLETE}:
-            found |= changed_in(each, settings_values(name, {"preset": preset}, each), complete)
+            found |= changed_in(each, settings_values(name, {"preset": preset}), complete)
     for name, text in re.findall(r"^FULL_(\w+) := (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.M):
-        found |= changed_in(kinds[name], yaml.safe_load(f"{{{text}}}"))
+        found |= changed_in(NOTEBOOKS[name], yaml.safe_load(f"{{{text}}}"))
     guide = (ROOT / "GUIDE.md").read_text("utf-8")
     for setting, place in settings_of(kind).items():
         name = place.rpartition(".")[2]
@@ -127,7 +130,8 @@ def changed_by_somebody(kind: type[NotebookSettings]) -> set[Setting]:
 def read_by_code(place: str) -> bool:
     """Return whether code reads a setting as an attribute of something that is called like its group."""
     group, _, name = place.rpartition(".")
-    owners = {"settings", "config", "self", "loaded", "preferences", group.rpartition(".")[2]}
+    owners = {"settings", "config", "self", "loaded", "preferences", "success", "played", "sweeps"}
+    owners.add(group.rpartition(".")[2])
     for node in nodes():
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
             owner, read = (

@@ -4,6 +4,7 @@ import nbformat
 import pytest
 
 from pwagents.execute import execute
+from pwagents.settings import NOTEBOOKS, NotebookSettings
 
 RAISES = """
 class {name}(RuntimeError):
@@ -25,6 +26,7 @@ save_figure(plot_lines, "01_loss", frame, output_dir=output_dir, **looks)
 def write_notebook(folder, monkeypatch, code):
     """A notebook of one cell below the parameters, in what is then the project."""
     monkeypatch.chdir(folder)
+    monkeypatch.setitem(NOTEBOOKS, "fails", NotebookSettings)
     (folder / "notebooks").mkdir()
     cells = [nbformat.v4.new_code_cell("", metadata={"tags": ["parameters"]})]
     cells.append(nbformat.v4.new_code_cell(code))

@@ -11,12 +11,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from pwagents.results.curves import plot_curves, plot_scaling
 
 from pwagents.notebook import Run
 from pwagents.report.redraw import main, redraw
 from pwagents.report.reference import REFERENCE, find_results, make_reference
 from pwagents.results import style
+from pwagents.results.curves import plot_curves, plot_scaling
 from pwagents.results.drawing import draw_figure, save_figure
 from pwagents.results.figures import plot_bars, plot_intervals
 

@@ -1,16 +1,18 @@
 """Product texts, reviews and replies that are programs: in Chromium none runs or fetches anything."""
 
 import re
+from html import escape
 
 import nbformat
 import pandas as pd
 import pytest
-from pwagents_old.orion.views import show_tokens
 
 from pwagents.lm.tokens import Example
 from pwagents.results import tables
 from pwagents.results.viewer import show_episodes
 from pwagents.schema import Action, Observation, Product, Review, Step, Task, Trajectory
+
+from .notebooks import cells_of
 
 RUN = "ran.push(1)"  # what each of them tries
 HOSTILE = [
@@ -105,8 +107,14 @@ class Words:
 
 
 def tokens(folder=None):
+    """What notebook 05 shows of a conversation's tokens: the end of its cell."""
+    (cell,) = (cell.source for cell in cells_of("05_orion_sft") if "for token, is_learned" in cell.source)
+    *_, last = (code := cell[cell.index("look =") :]).splitlines()
     ids = list(range(len(HOSTILE)))
-    return show_tokens(Words(), Example(ids, [i % 2 for i in ids])).html
+    given = {"tokenizer": Words(), "as_tokens": Example(ids, [i % 2 for i in ids])}
+    given |= {"escape": escape, "Html": tables.Html}
+    exec(code.removesuffix(last), given)
+    return eval(last, given).html
 
 
 def exported(folder):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pwagents import preflight
-from pwagents.data import personalwab
+from pwagents.data.files import PERSONALWAB
 from pwagents.preflight import MODELS, needs, require_weights
 from pwagents.settings import ROOT, settings_values
 
@@ -21,7 +21,7 @@ KEY = "sk-never-shown-12345"
 @pytest.fixture
 def data(tmp_path):
     """Files that are looked for, and not read."""
-    for name in personalwab.FILES:
+    for name in PERSONALWAB:
         (tmp_path / name.replace("*", "1")).touch()
     (tmp_path / "PUMA").mkdir()
     (tmp_path / "PUMA" / "utils.py").touch()

@@ -19,7 +19,6 @@ from pwagents import portable
 from pwagents import settings as module
 from pwagents.errors import SettingsError
 from pwagents.notebook import read_parameters, settings_table
-from pwagents.preflight import kind_of
 from pwagents.settings import (
     PARAMS,
     NotebookSettings,
@@ -67,12 +66,13 @@ def params(tmp_path, monkeypatch):
     """The folder of two presets."""
     (tmp_path / "laptop.yaml").write_text(LAPTOP)
     (tmp_path / "smoke.yaml").write_text(SMOKE)
-    monkeypatch.setattr(module, "PARAMS", tmp_path)
+    monkeypatch.setattr(module.load, "PARAMS", tmp_path)
+    monkeypatch.setitem(module.NOTEBOOKS, "toy", Toy)
     return tmp_path
 
 
-def load(kind=Toy, **parameters):
-    return load_settings("toy", {**CELL, **parameters}, kind)
+def load(**parameters):
+    return load_settings("toy", {**CELL, **parameters})
 
 
 @pytest.mark.parametrize(("is_portable", "gpus"), [(True, ""), (False, "0,1")])
@@ -161,13 +161,13 @@ def test_every_value_out_of_range_gets_a_line_and_a_broken_file_is_named(params)
 
 def test_tokens_and_passwords_in_urls_are_not_repeated_and_a_missing_key_is_told_first(monkeypatch):
     url = "https://gateway.example/v1/acc0123456789abcdef/openai"
-    settings = load_settings("02_profiles", {"players": {"base_url": url}}, kind_of("02_profiles"))
+    settings = load_settings("02_profiles", {"players": {"base_url": url}})
     assert settings.players.base_url == url
     shown = settings_table(settings, changes({})).html + str(plain(settings)) + str(settings.players.facts())
     assert "gateway.example/v1/" in shown and "acc0123456789abcdef" not in f"{shown}{settings}"
     given = {"players": {"base_url": "http://me:secret@host/v1"}}
     with pytest.raises(SettingsError, match=r"^03_benchmark, players\.base_url: ") as refused:
-        load_settings("03_benchmark", given, kind_of("03_benchmark"))
+        load_settings("03_benchmark", given)
     assert "secret" not in str(refused.value)
     for text in ("http://me:secret@host/v1", "players: {base_url: http://me:secret@host"):
         with pytest.raises(SettingsError, match=r"^changes: ") as refused:
@@ -176,9 +176,9 @@ def test_tokens_and_passwords_in_urls_are_not_repeated_and_a_missing_key_is_told
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     given = {"players": {"teacher": "openai:gpt-4o-mini"}}
     with pytest.raises(SettingsError, match=r"^05_orion_sft: teacher: .*OPENAI_API_KEY$"):
-        load_settings("05_orion_sft", given, kind_of("05_orion_sft"))
+        load_settings("05_orion_sft", given)
     stored = given | {"stored_runs_only": True}  # replies will do
-    assert load_settings("05_orion_sft", stored, kind_of("05_orion_sft"))
+    assert load_settings("05_orion_sft", stored)
 
 
 CELLS = "preset = 'laptop'\ndata = {'n_users': 5}"
@@ -232,7 +232,7 @@ def test_the_settings_cell_runs_again_after_everything_else(notebook, tmp_path, 
         if source is starts:
             atexit.unregister(shell.user_ns["run"].write_row)
             given = {"preset": "smoke", "output_dir": str(tmp_path)}
-            assert shell.user_ns["settings"] == load_settings(notebook, given, kind_of(notebook))
+            assert shell.user_ns["settings"] == load_settings(notebook, given)
 
 
 def test_a_misspelt_parameter_of_papermill_stops_the_run_before_any_work(tmp_path):
@@ -249,8 +249,8 @@ def test_a_misspelt_parameter_of_papermill_stops_the_run_before_any_work(tmp_pat
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_an_opened_notebook_runs_on_laptops_values_and_reads_them_alone(notebook):
     """The parameters cell lists every group and changes nothing: JupyterLab and `make` run the same."""
-    given, kind = notebooks.parameters_of(notebook), kind_of(notebook)
-    assert load_settings(notebook, given, kind) == load_settings(notebook, {}, kind)
+    given, kind = notebooks.parameters_of(notebook), module.NOTEBOOKS[notebook]
+    assert load_settings(notebook, given) == load_settings(notebook, {})
     flat = {"preset", "source", "data_dir", "output_dir", "seed"}
     listed = flat | {*kind.model_fields} - {"portable", "engine"}
     assert listed - {*given} <= {"stored_runs_only"} and {*given} <= listed  # the tour has no stored runs
@@ -271,8 +271,8 @@ def test_every_setting_has_a_meaning_a_reader_and_a_line_in_laptop():
     sources += ["\n".join(cell.source for cell in notebooks.cells_of(notebook)) for notebook in NOTEBOOKS]
     text = "\n".join(sources)
     for notebook in NOTEBOOKS:
-        file = settings_values(notebook, {"preset": "laptop"}, kind_of(notebook))
-        for group, name, _, what in rows(load_settings(notebook, {}, kind_of(notebook))):
+        file = settings_values(notebook, {"preset": "laptop"})
+        for group, name, _, what in rows(load_settings(notebook, {})):
             values = reduce(dict.get, group.split("."), file) if group else file
             assert what and (f".{name}" in text or f'"{name}"' in text), f"{notebook}, {group}.{name}"
             assert name in {*values, "preset", "output_dir", "stored_runs_only"}, f"{group}.{name}"
@@ -287,8 +287,8 @@ def keys(values, path=()):
 
 def test_a_file_sets_nothing_that_nobody_reads():
     """A notebook passes over groups that it lacks, and all would pass over a misspelt one."""
-    keys_of = {name: {*keys(plain(load_settings(name, {}, kind_of(name))))} for name in NOTEBOOKS}
-    sections = {name: kind_of(name).SECTION for name in NOTEBOOKS}
+    keys_of = {name: {*keys(plain(load_settings(name, {})))} for name in NOTEBOOKS}
+    sections = {name: module.NOTEBOOKS[name].SECTION for name in NOTEBOOKS}
     for preset in ("laptop", "smoke", "paper"):
         file = yaml.safe_load((PARAMS / f"{preset}.yaml").read_text("utf-8"))
         assert {*file} <= {"all", "orion", *NOTEBOOKS}

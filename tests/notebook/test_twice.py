@@ -19,6 +19,8 @@ LABELS = {
     "title",
     "note",
     "axis",
+    "hue",
+    "labels",
     "headings",
     "columns",
     "tested",
@@ -110,7 +112,9 @@ def is_shown(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return True
     if isinstance(statement, ast.Assign):
-        return {target.id for target in statement.targets if isinstance(target, ast.Name)} <= LABELS
+        names = [node for target in statement.targets for node in ast.walk(target)]
+        names = {node.id for node in names if isinstance(node, ast.Name)}
+        return names <= LABELS
     call = statement.value if isinstance(statement, ast.Expr) else None
     name = getattr(call, "func", None)
     return getattr(name, "id", getattr(name, "attr", "")) in SHOWS

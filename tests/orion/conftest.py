@@ -1,16 +1,10 @@
 """What all tests of Orion share: a model that has no idea, and tasks to train on."""
 
 import pytest
-from pwagents_old.orion.train import OrionModels
 
 from pwagents.schema import TASK_TYPES
 
 from .small_study import save_tiny_model
-
-
-@pytest.fixture(scope="session")
-def models(study):
-    return OrionModels(study)
 
 
 @pytest.fixture(scope="session")

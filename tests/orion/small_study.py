@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 import yaml
-from pwagents_old.orion.agent import RULES
-from pwagents_old.orion.settings import OrionSettings
-from pwagents_old.orion.study import Study, make_study
 
 from pwagents.base_model.dialogues import dialogue_tokenizer
 from pwagents.base_model.small import make_small_model
+from pwagents.orion.agent import RULES
+from pwagents.orion.study import Study, make_study
 from pwagents.profiles.contextual import Context, ContextualProfile, ProfileLine
 from pwagents.schema import FUNCTION_OF, Action, Observation, Step, Task, Trajectory
-from pwagents.settings import plain
+from pwagents.settings import OrionSettings, plain
 from pwagents.shop.environment import Agent, BeliefState
 from pwagents.store import Episode
 

@@ -4,7 +4,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from pwagents_old.orion.agent import (
+
+from pwagents.agents.replies import read_turn
+from pwagents.llm.chat import Reply
+from pwagents.llm.fence import CLOSE, OPEN
+from pwagents.orion.agent import (
     FUNCTIONS,
     LONGEST,
     RULES,
@@ -15,14 +19,11 @@ from pwagents_old.orion.agent import (
     orion_tools,
     purchases,
 )
-from pwagents_old.orion.work import who_does_the_work
-
-from pwagents.agents.replies import read_turn
-from pwagents.llm.chat import Reply
-from pwagents.llm.fence import CLOSE, OPEN
+from pwagents.orion.teacher import make_teacher
 from pwagents.profiles.clusters import Cluster
 from pwagents.profiles.contextual import Context, ContextualProfile, Purchase
 from pwagents.profiles.types import GlobalProfile, MicroProfile, UserProfiles
+from pwagents.results.composing import who_does_the_work
 from pwagents.schema import FUNCTION_OF, Behavior, Review, Trajectory, UserProfile
 from pwagents.shop.environment import UserReply, full_text
 
@@ -142,7 +143,7 @@ def test_no_line_of_a_prompt_is_the_teachers_call(study):
     for questions in (0, 3):
         records = []
         for task in study.test_tasks:
-            _, trajectory = play(study, study.teacher(0, questions), task)
+            _, trajectory = play(study, make_teacher(study, 0, questions), task)
             records.append(record(task, trajectory.steps))
         table = who_does_the_work(study, records).set_index("type")
         assert set(table.index) == {"search", "recommend", "review"}
@@ -200,7 +201,7 @@ EDGES = [
 def test_belief_states_made_again_from_a_stored_episode_are_those_of_the_play(study, train_tasks):
     changed = 0
     for task in study.train_tasks[:40]:
-        states, trajectory = play(study, study.teacher(0, 4), task)
+        states, trajectory = play(study, make_teacher(study, 0, 4), task)
         stored = Trajectory.model_validate_json(trajectory.model_dump_json())
         assert belief_states(states[0], stored) == states
         changed += any(s.profile != states[0].profile for s in states)

@@ -6,14 +6,15 @@ from itertools import groupby
 
 import pytest
 import torch
-from pwagents_old.orion import play as decoder_module
-from pwagents_old.orion.agent import OrionAgent, orion_messages
-from pwagents_old.orion.play import next_actions, orion_example, play_rollouts
-from pwagents_old.orion.settings import Decoding
 
 from pwagents.base_model.smollm2 import CHAT_TEMPLATE
 from pwagents.errors import InfrastructureError
 from pwagents.llm.local_model import LocalModel
+from pwagents.orion import play as decoder_module
+from pwagents.orion.agent import OrionAgent, orion_messages
+from pwagents.orion.play import next_actions, orion_example, play_rollouts
+from pwagents.orion.teacher import make_teacher
+from pwagents.settings import Decoding
 from pwagents.shop.environment import MAX_STEPS, UserReply
 
 from .. import paper_standins
@@ -173,7 +174,7 @@ def bare(step):
 def test_tokens_and_masks_are_those_of_the_chat_template_that_fine_tuning_learns_from(
     play_script, study, tasks, some_tokenizer
 ):
-    ends = [play(study, study.teacher(0, i % 3), task)[0][-1] for i, task in enumerate(tasks)]
+    ends = [play(study, make_teacher(study, 0, i % 3), task)[0][-1] for i, task in enumerate(tasks)]
     examples = [orion_example(some_tokenizer, state, shown=2) for state in ends]
     scripts = [turns_of(some_tokenizer, example) for example in examples]
     decoding = Decoding(shown=2, episode_tokens=100_000)

@@ -7,12 +7,13 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pwagents_old.orion.judge import LlmJudge, OfflineJudge, is_call
-from pwagents_old.orion.reward import Rewards, RewardSettings, has_succeeded
 
 from pwagents.llm.chat import Reply
+from pwagents.orion.judge import LlmJudge, OfflineJudge, is_call
+from pwagents.orion.reward import Rewards, has_succeeded
 from pwagents.profiles.contextual import Purchase
 from pwagents.schema import Behavior, Review, Trajectory
+from pwagents.settings import RewardSettings
 
 from ..agents.conftest import ScriptedModel
 from . import small_study

@@ -1,11 +1,16 @@
 """Episodes of policies and of all they are compared with: stored, found again, the same after a kill."""
 
-import numpy as np
-import pandas as pd
+from types import SimpleNamespace
+
 import pytest
-from pwagents_old.orion import train as orion_train
-from pwagents_old.orion.baselines import play_baselines
-from pwagents_old.orion.references import (
+
+from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
+from pwagents.llm.make import Models
+from pwagents.orion import train as orion_train
+from pwagents.orion.baselines import BASELINES, play_baselines
+from pwagents.orion.experiment import OrionRuns
+from pwagents.orion.judge import judge_of
+from pwagents.orion.references import (
     CONTENT,
     INSTRUCTION,
     KNOWS,
@@ -14,13 +19,12 @@ from pwagents_old.orion.references import (
     play_everyone,
     play_references,
 )
-from pwagents_old.orion.reward import Rewards
-from pwagents_old.orion.runs import OrionRuns
-from pwagents_old.orion.settings import GrpoNotebook
-from pwagents_old.orion.train import OrionModels
-
-from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
-from pwagents.results.papers import ORION
+from pwagents.orion.reward import Rewards
+from pwagents.orion.teacher import make_teacher
+from pwagents.orion.train import count_questions, play_ladder
+from pwagents.results.episodes import records_frame
+from pwagents.results.orion import orion_frame
+from pwagents.settings import GrpoNotebook
 
 from ..llm.server import ChatServer
 from ..paper_standins import answer
@@ -88,7 +92,7 @@ def test_a_refusal_costs_that_task_alone_and_is_counted_apart(study, tiny, tmp_p
     runs = OrionRuns(elsewhere(study, tmp_path), start=start)
     records, lost = runs.policy("tiny", tiny), [at_start.task_id, when_asked.task_id]
     assert [r.task_id for r in records if r.outcome == "not_evaluable"] == lost
-    frame = OrionRuns(runs.study).frame(records).set_index("task_id")
+    frame = orion_frame(OrionRuns(runs.study), records).set_index("task_id")
     assert frame.index[frame["return"].isna() & frame["asks"].isna()].tolist() == lost
 
 
@@ -111,7 +115,7 @@ def test_an_endpoint_that_fails_takes_no_task_from_the_next_run(study, tiny, run
 def test_references_stand_in_the_order_of_what_they_know_and_can_do_every_task(runs, tiny):
     played = play_everyone(runs, {"tiny": tiny}, 2)
     assert list(played) == [RANDOM, INSTRUCTION, CONTENT, "tiny", "tiny, sampled", TEACHER, KNOWS]
-    frames = {name: runs.frame(records) for name, records in played.items()}
+    frames = {name: orion_frame(runs, records) for name, records in played.items()}
     result = {name: frame["result_final"].mean() for name, frame in frames.items()}
     assert result[RANDOM] < min(result[INSTRUCTION], result[TEACHER]) and result[TEACHER] < result[KNOWS]
     knows = frames[KNOWS].groupby("type")["result_final"].mean()
@@ -126,10 +130,10 @@ def test_references_stand_in_the_order_of_what_they_know_and_can_do_every_task(r
 
 def test_the_return_is_what_training_pays_for_the_same_episode(study, runs):
     records = play_references(runs, 2)[TEACHER]
-    episodes = [play(study, study.teacher(0, 2), task) for task in study.test_tasks]
-    parts = Rewards(study.judge, study.settings.earned)([(states[:-1], t) for states, t in episodes])
+    episodes = [play(study, make_teacher(study, 0, 2), task) for task in study.test_tasks]
+    parts = Rewards(judge_of(study), study.settings.earned)([(states[:-1], t) for states, t in episodes])
     by_hand = [sum(map(sum, own)) for own in zip(*parts.values(), strict=True)]
-    frame = runs.frame(records)
+    frame = orion_frame(runs, records)
     assert frame["return"].tolist() == pytest.approx(by_hand) and len({*by_hand}) > 3
     searches = [
         [step.action.arguments["query"] for step in t.steps if "query" in step.action.arguments]
@@ -141,20 +145,37 @@ def test_the_return_is_what_training_pays_for_the_same_episode(study, runs):
 def test_the_ladder_chooses_the_fewest_questions_of_those_that_earn_most_on_train_tasks_alone(
     study, tmp_path, monkeypatch
 ):
-    here = OrionModels(elsewhere(study, tmp_path))
-    here.study.llm_teacher = lambda number: pytest.fail("the ladder is of the teacher by rules")
-    train, test = here.ladder("train"), here.ladder("test")
-    assert set(test["task_id"]) <= {task.task_id for task in study.test_tasks}
-    means = train.groupby(["questions", "type"])["return"].mean().groupby("questions").mean()
-    assert list(means.index) == [0, 2] and here.questions == means.idxmax() == 2
-    assert train.groupby("questions")["asks"].mean()[0] == 0 < train.groupby("questions")["asks"].mean()[2]
+    here = elsewhere(study, tmp_path)
+    on_train, train = play_ladder(here, "train")
+    frames = {n: orion_frame(on_train, records) for n, records in train.items()}
+    means = {n: frame.groupby("type")["return"].mean().mean() for n, frame in frames.items()}
+    assert list(means) == [0, 2] and count_questions(here) == max(means, key=means.get) == 2
+    assert frames[0]["asks"].mean() == 0 < frames[2]["asks"].mean()
 
-    def ladder(runs, numbers):
-        assert {*runs.tasks} <= {*study.train_tasks}
-        return pd.DataFrame({"questions": n, "type": "search", "return": np.sign(n)} for n in (0, 2, 3, 6))
+    def ladder(_, split):
+        assert split == "train"
+        rungs = {n: [SimpleNamespace(type="search", earned=float(n > 0))] for n in (0, 2, 3, 6)}
+        return None, rungs
 
     monkeypatch.setattr(orion_train, "play_ladder", ladder)
-    assert OrionModels(here.study).questions == 2
+    monkeypatch.setattr(
+        orion_train, "episode_returns", lambda runs, records: [each.earned for each in records]
+    )
+    assert count_questions(elsewhere(study, tmp_path)) == 2
+
+
+def test_the_ladder_is_of_the_teacher_by_rules_and_is_tried_where_it_teaches_and_no_number_is_set(
+    study, tmp_path
+):
+    here = elsewhere(study, tmp_path, players=study.settings.players.changed(teacher="openai:x"))
+    here.model = lambda name: pytest.fail("a language model is asked")
+    on_train, train = play_ladder(here, "train")
+    on_test, _ = play_ladder(here, "test")
+    assert {*on_train.tasks} <= {*study.train_tasks} and {*on_test.tasks} <= {*study.test_tasks}
+    assert {record.outcome for records in train.values() for record in records} == {"scored"}
+    assert count_questions(here) == 0
+    set_here = study.settings.role_play.changed(questions=5)
+    assert count_questions(elsewhere(study, tmp_path, role_play=set_here)) == 5
 
 
 def test_baselines_of_several_models_are_one_table_and_nothing_is_played_twice(study, tmp_path, monkeypatch):
@@ -163,18 +184,24 @@ def test_baselines_of_several_models_are_one_table_and_nothing_is_played_twice(s
     here, asked = elsewhere(study, tmp_path), []
     tasks = here.test_tasks = study.test_tasks[:3]
 
+    def heard(server):
+        return [str(body["messages"]) for body in server.bodies]
+
     def played(*policies):
         with ChatServer(reply=answer) as server:
             players = {"base_url": server.url, "endpoint": "scripted", "policies": policies}
-            frame = play_baselines(here, notebook(GrpoNotebook, study.settings, players=players))
-            asked.append([str(body["messages"]) for body in server.bodies])
-        return frame
+            settings = notebook(GrpoNotebook, study.settings, players=players)
+            here.model = Models(settings.players, tmp_path / "replies.sqlite")
+            records = play_baselines(here, settings)
+            asked.append([text for text in heard(server) if "Are you there?" not in text])
+        return records_frame(records)
 
     first = played("openai:gpt-4.1")
-    assert first["method"].unique().tolist() == [*ORION]
+    assert first["method"].unique().tolist() == [*BASELINES]
     assert first["task_id"].tolist() == 5 * [task.task_id for task in tasks]
     assert set(first["outcome"]) == {"scored"} and first["steps"].min() >= 1
     assert all(any(task.instruction in text for text in asked[0]) for task in tasks)
     assert not any("Wants:" in text for text in asked[0]), "no baseline has Orion's profile"
-    both = played("openai:some/other")
-    assert played().equals(both) and len(both) == 2 * len(first) and not asked[-1]
+    both = played("openai:gpt-4.1", "openai:some/other")
+    assert len(both) == 2 * len(first) and len(asked[1]) == len(asked[0])
+    assert played("openai:gpt-4.1", "openai:some/other").equals(both) and not asked[-1]

@@ -4,25 +4,20 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from pwagents_old.orion.sensitivity import SensitivityNotebook
-from pwagents_old.orion.settings import AblationsNotebook, GrpoNotebook, SftNotebook
-from pwagents_old.orion.train import base_size
-from transformers import AutoModelForCausalLM
 
+from pwagents.base_model.small import make_small_model, with_copying_layers
 from pwagents.results.seeds import MUST_EXCEED
-from pwagents.settings import load_settings
+from pwagents.settings import BASE_MODELS, load_settings
 
 from .small_study import cases
 
 REFERENCE = Path(__file__).parents[2] / "outputs" / "reference" / "tables"
 FLAT = {"preset": "smoke", "source": "", "data_dir": "", "output_dir": "", "seed": None}
-NOTEBOOKS = {"05_orion_sft": SftNotebook, "06_orion_grpo": GrpoNotebook, "07_ablations": AblationsNotebook}
-NOTEBOOKS |= {"08_sensitivity": SensitivityNotebook}
 
 
 def load(notebook="06_orion_grpo", preset="smoke", **changes):
     parameters = FLAT | {"preset": preset, "stored_runs_only": False} | changes
-    return load_settings(notebook, parameters, NOTEBOOKS[notebook])
+    return load_settings(notebook, parameters)
 
 
 def check(own, expected):
@@ -66,7 +61,7 @@ def test_another_seed_is_of_data_and_all_trainings_and_works_in_a_folder_of_its_
     assert asking.seeded(7).output_dir == asking.output_dir, "replies and their budget are shared"
 
 
-def test_tables_call_the_small_model_by_its_size():
-    model = AutoModelForCausalLM.from_config(base_size(load("05_orion_sft")))
+def test_tables_call_the_small_model_by_its_size(tokenizer):
+    model = with_copying_layers(make_small_model(tokenizer, 0), 0)
     told = f"small model, {model.num_parameters() / 1e6:.1f}M parameters"
-    assert load("05_orion_sft").base.backbone == told
+    assert load("05_orion_sft").base.backbone == BASE_MODELS["small"] == told

@@ -4,14 +4,13 @@ import json
 import pickle
 
 import pytest
-from pwagents_old.orion import study as orion_study
-from pwagents_old.orion.agent import PURCHASES
-from pwagents_old.orion.settings import GrpoNotebook
-from pwagents_old.orion.study import make_study
 
 from pwagents.data import load_benchmark
+from pwagents.orion import study as orion_study
+from pwagents.orion.agent import PURCHASES
+from pwagents.orion.study import make_study
 from pwagents.profiles.contextual import Context, ContextualProfile
-from pwagents.settings import DataSettings
+from pwagents.settings import DataSettings, GrpoNotebook
 from pwagents.shop.environment import UserReply
 
 from ..llm.server import ChatServer
@@ -125,7 +124,7 @@ def test_the_user_knows_the_target_and_p_ctx_0_and_the_other_sides_do_not_share_
 def test_the_same_settings_make_the_same_study_and_facts_tell_who_plays_but_not_who_looks_on(variant):
     study = variant()
     assert make_study(pickle.loads(pickle.dumps(study.settings))) is study
-    assert make_study(notebook(GrpoNotebook, study.settings, study={"complete_tasks": 5})) is study
+    assert make_study(notebook(GrpoNotebook, study.settings)) is study
     assert variant(players={"teacher": "openai:x", "judge": "openai:x", "workers": 3}).facts == study.facts
     assert variant(players={"user": "none"}).facts != study.facts and variant(seed=1) is not study
     json.dumps(study.facts)

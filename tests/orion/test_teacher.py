@@ -1,15 +1,15 @@
 """The teacher by rules: what it asks, what it calls with, and that it sees no more than S_t."""
 
 import pytest
-from pwagents_old.orion.judge import LlmJudge
-from pwagents_old.orion.teacher import OfflineTeacher, llm_teachers
 
 from pwagents.llm.chat import Reply
+from pwagents.orion.judge import LlmJudge, judge_of
+from pwagents.orion.teacher import OfflineTeacher, make_teacher
 from pwagents.profiles.contextual import Purchase
 from pwagents.schema import FUNCTION_OF, Behavior, Review
 
 from ..agents.conftest import ScriptedModel
-from .small_study import call, cases, play, state_of, step
+from .small_study import call, cases, elsewhere, play, state_of, step
 
 ABOUTS = (
     *("brand", "price", "color", "material", "feature", "style"),
@@ -63,8 +63,10 @@ def test_what_is_open_follows_from_request_shop_and_profile(teacher, case):
 def test_how_many_it_asks_is_a_limit_and_its_order_is_seeded(study, train_tasks):
     tasks = [*train_tasks["search"][:8], *train_tasks["review"][:2]]
     for questions in (0, 1, 3):
-        assert all(len(ask_all(study.teacher(0, questions), task, study)) <= questions for task in tasks)
-    orders = [[ask_all(study.teacher(n, 3), task, study) for task in tasks] for n in (0, 0, 1)]
+        assert all(
+            len(ask_all(make_teacher(study, 0, questions), task, study)) <= questions for task in tasks
+        )
+    orders = [[ask_all(make_teacher(study, n, 3), task, study) for task in tasks] for n in (0, 0, 1)]
     assert orders[0] == orders[1] != orders[2]
 
 
@@ -121,19 +123,26 @@ def test_another_hidden_target_changes_nothing_for_teacher_or_judge(study, train
     for task in (*train_tasks["search"], *train_tasks["recommend"]):
         played = []
         for target in (task.target, next(a for a in study.benchmark.products if a != task.target)):
-            states, trajectory = play(study, study.teacher(0, 0), task.model_copy(update={"target": target}))
+            states, trajectory = play(
+                study, make_teacher(study, 0, 0), task.model_copy(update={"target": target})
+            )
             actions = [each.action for each in trajectory.steps]
-            played.append((states, actions, study.judge.scores(states[:-1], actions)))
+            played.append((states, actions, judge_of(study).scores(states[:-1], actions)))
             told = [LlmJudge(None).request(*each) for each in zip(states, actions, strict=False)]
-            played[-1] += (study.teacher(0, 2)(states[0]), told)
+            played[-1] += (make_teacher(study, 0, 2)(states[0]), told)
         assert played[0] == played[1]
 
 
-def test_a_language_model_teaches_from_the_same_messages_each_round_another_reply(study, train_tasks):
+def test_a_language_model_teaches_from_the_same_messages_each_round_another_reply(
+    study, train_tasks, tmp_path
+):
     done = Reply(text='<think>x</think><tool_call>{"name": "stop", "arguments": {}}</tool_call>')
-    model = ScriptedModel([done] * 3)
+    model, roles = ScriptedModel([done] * 3), study.settings.players
+    taught = elsewhere(study, tmp_path, players=roles.changed(teacher="openai:x"))
+    taught.model = {"openai:x": model}.get
     for number, kind in ((0, "search"), (1, "search"), (0, "review")):
-        assert llm_teachers(model)(number)(study.start(train_tasks[kind][0]).state).name == "stop"
+        teach = make_teacher(taught, number, questions=2)
+        assert teach(study.start(train_tasks[kind][0]).state).name == "stop"
     assert [request.sample for request in model.requests] == [0, 1, 0]
     assert [request.sampling["temperature"] for request in model.requests] == [0.6, 0.6, 1.0]
     assert model.requests[0].messages == model.requests[1].messages and model.requests[0].tools

@@ -9,7 +9,7 @@ import pytest
 from pwagents.embedding import Embedder
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.clusters import Cluster, adaptive_clusters
-from pwagents.profiles.global_micro import contextual_profiles, nearest_clusters, profile_users
+from pwagents.profiles.global_micro import contextual_profile, nearest_clusters, profile_users
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.types import GlobalProfile, MicroProfile, UserProfiles
 from pwagents.schema import UserProfile
@@ -26,23 +26,20 @@ VECTORS = {
 }
 
 
-def test_clusters_have_the_mean_of_their_members_as_a_centre():
-    clusters = adaptive_clusters(HISTORY, SHOP, VECTORS)
+@pytest.mark.parametrize(
+    ("least", "names"),
+    [(1, "a, b, c, d"), (2, "a + d, b, c"), (3, "a + d, b + c"), (99, "a + b + c + d")],
+)
+def test_the_smallest_bucket_joins_the_nearest_until_all_are_large_enough(least, names):
+    clusters = adaptive_clusters(HISTORY, SHOP, VECTORS, least)
+    assert ", ".join(cluster.name for cluster in clusters) == names
     for cluster in clusters:
         mean = np.mean([VECTORS[HISTORY[i].parent_asin] for i in cluster.members], axis=0)
         np.testing.assert_allclose(cluster.center, mean / np.linalg.norm(mean), atol=1e-6)
 
 
-def names(vectors=VECTORS, **options):
-    return [cluster.name for cluster in adaptive_clusters(HISTORY, SHOP, vectors, **options)]
-
-
-def test_the_smallest_bucket_joins_the_nearest_until_all_are_large_enough():
-    assert names(least=1) == ["a", "b", "c", "d"]
-    assert names() == ["a + d", "b", "c"]
-    assert names(least=3) == ["a + d", "b + c"]
-    assert names(least=99) == ["a + b + c + d"]
-    opposite = {asin: np.array([(-1.0) ** int(asin[1:])], np.float32) for asin in SHOP}  # they cancel out
+def test_a_centre_is_finite_where_vectors_cancel_out():
+    opposite = {asin: np.array([(-1.0) ** int(asin[1:])], np.float32) for asin in SHOP}
     (cluster,) = adaptive_clusters(HISTORY, SHOP, opposite, least=99)
     assert np.isfinite(cluster.center).all()
 
@@ -128,8 +125,8 @@ ANN = UserProfiles(
 SHORT = replace(ANN, clusters=(), micro=())
 
 
-def lines(instruction, user, m=1):
-    (profile,) = contextual_profiles([user], nearest_clusters([instruction], [user], Axes(), m))
+def lines(instruction, user):
+    profile = contextual_profile(instruction, user, Axes())
     assert {line.provenance for line in profile.lines} == {"history"}
     wanted = [line.text for line in profile.lines if line.positive]
     return wanted, [line.text for line in profile.lines if not line.positive]
@@ -141,5 +138,5 @@ def test_the_global_negatives_and_the_positives_of_the_nearest_cluster():
     assert lines("tea", SHORT) == (["brand: Lumo"], avoided)  # without clusters: the global positives
     contrary = replace(ANN, whole=ANN.whole.model_copy(update={"negative": ("flavor: mint",)}))
     assert lines("tea", contrary) == (["style: retro"], ["flavor: mint"])
-    # Several clusters order lines by their weights.
-    assert lines("both", ANN, m=2)[0] == ["style: retro", "color: navy", "flavor: mint"]
+    ((first, second),) = nearest_clusters(["both"], [ANN], Axes(), m=2)
+    assert (first.cluster, second.cluster) == (0, 1) and first.weight + second.weight == pytest.approx(1)

@@ -87,7 +87,7 @@ SIZE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "in
 @pytest.fixture(scope="session")
 def tiny(tokenizer, tmp_path_factory):
     """Smoke with a world and trainings of seconds that learn: eight users, and four more to train on."""
-    values = settings_values("04_puma", {"preset": "smoke"}, PumaNotebook)
+    values = settings_values("04_puma", {"preset": "smoke"})
     base, output = tmp_path_factory.mktemp("base"), tmp_path_factory.mktemp("puma")
     make_small_model(tokenizer, 0, SIZE).save_pretrained(base)
     tokenizer.save_pretrained(base)

@@ -14,6 +14,9 @@ from pwagents.agents import methods, offline
 from pwagents.evaluation import own_agent
 from pwagents.llm import make
 from pwagents.lm import train
+from pwagents.orion import baselines, references
+from pwagents.orion import play as orion_play
+from pwagents.orion import train as orion_train
 from pwagents.persona2web import runs
 from pwagents.puma import pairs, play
 from pwagents.users import rules
@@ -57,7 +60,7 @@ def keys_after(monkeypatch):
     [
         ("results/episodes.py", "refused by its model", "refused by the model"),  # a label
         ("results/style.py", "import", "import os, "),  # a figure's looks
-        ("settings.py", "Name of the endpoint", "The name of the endpoint"),  # a meaning
+        ("settings/group.py", "Name of the endpoint", "The name of the endpoint"),  # a meaning
         ("errors.py", "expected {}", "we expected {}"),  # an error message
         ("agents/offline.py", '"""Rule-based agents', '"""Agents by rules'),  # a docstring of what decides
         ("shop/search.py", "import ", "# A comment.\nimport "),
@@ -124,26 +127,39 @@ def test_a_module_that_is_not_there_is_an_error():
         code.hashes_of("shop.gone")
 
 
-# They keep, show and check, and decide nothing; settings stand in keys by their values.
-MACHINERY = {"__init__", "code", "engine", "errors", "files", "progress", "settings", "store", "urls"}
-MACHINERY |= {"data.files"}  # it refuses files that are not what their names say
-MACHINERY |= {"lm.launch", "local_server"}  # they start processes and servers
+# They keep, show and check, and decide nothing; settings stand in keys by their values. So do data and
+# instructions, by the hash of what they are: whoever made them, episodes on them are the same.
+MACHINERY = {"__init__", "code", "engine", "errors", "files", "progress", "store", "urls"}
+MACHINERY |= {"lm.launch", "local_server", "tasks.writers"}  # the first two start processes and servers
 # They say who plays under which conditions, as the keys do.
 MACHINERY |= {"persona2web.study", "persona2web.meta_evaluation"}
+BY_CONTENT = ("data", "settings")
+
+
+def is_machinery(module: str) -> bool:
+    """Whether a module's name (without the package's) stands for what no key need hold as code."""
+    return module in MACHINERY or module.partition(".")[0] in BY_CONTENT
 
 
 @pytest.mark.parametrize(
     "modules",
     [
         *(each.CODE for each in (offline, methods, make, train, pairs, play, own_agent, runs)),
+        *(each.CODE for each in (orion_play, baselines)),
         (*rules.CODE, *offline.CODE),
+        (*orion_play.CODE, *references.CODE),
+        (*orion_play.CODE, *orion_train.TEACHER),
+        orion_train.TALK,
+        orion_train.RL,
     ],
 )
 def test_every_module_that_a_deciding_one_imports_is_in_the_key(modules):
     """Also one that gives constants alone, in which nothing runs."""
     graph = grimp.build_graph("pwagents", exclude_type_checking_imports=True)
-    for name in graph.modules & {f"pwagents.{name}" for name in MACHINERY}:
-        graph.remove_module(name)
+    for name in graph.modules - {"pwagents"}:
+        short = name.removeprefix("pwagents.")
+        if is_machinery(short) and not any(f"{each}.".startswith(f"{short}.") for each in modules):
+            graph.remove_module(name)
     names = graph.modules & {f"pwagents.{module}" for module in modules}  # folders of templates are none
     imported = set().union(*map(graph.find_upstream_modules, names))
     assert {module.removeprefix("pwagents.") for module in imported} <= {*modules}
@@ -169,6 +185,8 @@ def executed(function, *arguments):
 # What each stores; but for the small base model, whose texts stand in its key by what they are.
 STORED = {
     "03_benchmark": {"03_single_turn.jsonl", "03_methods_multi_turn.jsonl", "sasrec"},
+    "05_orion_sft": {"orion.jsonl", "orion_ladder.jsonl", "orion-sft"},
+    "06_orion_grpo": {"orion.jsonl", "orion-sft", "orion-grpo", "orion-ppo"},
     "04_puma": {"04_puma.jsonl", "puma-function", "puma-sft", "puma-merged", "puma-samples", "puma-dpo"},
     "09_persona2web": {"09_level_2.jsonl", "09_variants.jsonl", "09_scripts.jsonl"},
 }
@@ -180,10 +198,13 @@ def test_every_module_that_runs_while_a_result_is_decided_is_in_its_key(monkeypa
     """Run a notebook's cells, traced: episodes and what is made once."""
     missing, real_episodes, real_made = {}, store.episodes, store.made
 
+    def note_missing(name, modules):
+        missing.setdefault(name, set()).update(each for each in modules if not is_machinery(each))
+
     def episodes(file, tasks, play, facts, **options):
         def traced(*arguments):
             result, seen = executed(play, *arguments)
-            missing.setdefault(file.name, set()).update(seen - {*facts["code"]} - MACHINERY)
+            note_missing(file.name, seen - {*facts["code"]})
             return result
 
         return real_episodes(file, tasks, traced, facts, **options)
@@ -191,7 +212,7 @@ def test_every_module_that_runs_while_a_result_is_decided_is_in_its_key(monkeypa
     def made(root, name, facts, make, **options):
         def traced(folder):
             _, seen = executed(make, folder)
-            missing.setdefault(name, set()).update(seen - {*facts["code"]} - MACHINERY)
+            note_missing(name, seen - {*facts["code"]})
 
         return real_made(root, name, facts, make if name == "base" else traced, **options)
 
@@ -202,8 +223,10 @@ def test_every_module_that_runs_while_a_result_is_decided_is_in_its_key(monkeypa
             if getattr(sys.modules[name], function.__name__, None) is function:
                 monkeypatch.setattr(sys.modules[name], function.__name__, traced)
     parameters = {"preset": "smoke", "output_dir": str(tmp_path)} | QUICK[notebook]
-    if "play" in parameters:
-        parameters["play"] = parameters["play"] | {"worlds": []}  # tracing takes long: one world will do
+    for group in ("play", "rl"):
+        if "worlds" in parameters.get(group, {}):
+            parameters[group] = parameters[group] | {"worlds": []}  # tracing takes long: one world will do
+    monkeypatch.setattr("joblib.cpu_count", lambda: 1)  # other processes are not traced
     namespace = {"display": lambda shown: None}
     for cell in code_cells:
         exec(re.sub(r"globals\(\)", repr(parameters), cell.source), namespace)

@@ -74,7 +74,7 @@ DAMAGE = {
 def test_a_damaged_folder_is_set_aside_with_one_line_and_made_again(tmp_path, kind, capsys):
     names = []
     whole = made(tmp_path, "sft", NONE, writes("weights", names))
-    (whole / "README.md").write_text("measured later, as model cards are")
+    (whole / "notes.md").write_text("added later")
     assert made(tmp_path, "sft", NONE, writes("weights", names)) == whole and len(names) == 1
     DAMAGE[kind](whole)
     with pytest.raises(DataError, match="stored_runs_only"):

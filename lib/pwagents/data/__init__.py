@@ -2,15 +2,10 @@
 
 from dataclasses import replace
 
+from pwagents.data.files import FINDERS
 from pwagents.data.synthetic import Truth, make_population, make_world
 from pwagents.schema import Benchmark
 from pwagents.settings import DataSettings
-
-_FILES = {
-    "amazon": "reviews.jsonl.gz and meta.jsonl.gz, or the raw release's two files a category",
-    "personalwab": "user_profiles.json, user_history_part_*.json, all_products_part_*.json and "
-    "user_instructions.json",
-}
 
 
 def load_benchmark(data: DataSettings, seed: int) -> tuple[Benchmark, Truth | None]:
@@ -21,27 +16,20 @@ def load_benchmark(data: DataSettings, seed: int) -> tuple[Benchmark, Truth | No
         DataError: the files of the source are not what they should be.
     """
     require_files(data)
-    if data.source == "synthetic":
-        world = make_world(data, seed)
-        return replace(world.benchmark, population=make_population(data, data.population, seed)), world.truth
     # A reader is imported if its source is used: DuckDB alone takes a while.
     if data.source == "amazon":
         from pwagents.data.amazon import load_amazon
 
-        benchmark = load_amazon(
-            data.folder,
-            n_users=data.n_users,
-            min_behaviors=data.history[0],
-            categories=data.categories or None,
-            max_products=data.n_products,
-            population=data.population,
-            seed=seed,
-        )
-    else:
+        sizes = {"n_users": data.n_users, "min_behaviors": data.history[0], "max_products": data.n_products}
+        chosen = {"categories": data.categories or None, "population": data.population, "seed": seed}
+        return load_amazon(data.folder, **sizes, **chosen), None
+    if data.source == "personalwab":
         from pwagents.data.personalwab import load_personalwab
 
-        benchmark = load_personalwab(data.folder, n_users=data.n_users, n_products=data.n_products, seed=seed)
-    return benchmark, None
+        sizes = {"n_users": data.n_users, "n_products": data.n_products}
+        return load_personalwab(data.folder, **sizes, seed=seed), None
+    world = make_world(data, seed)
+    return replace(world.benchmark, population=make_population(data, data.population, seed)), world.truth
 
 
 def require_files(data: DataSettings) -> None:
@@ -52,11 +40,7 @@ def require_files(data: DataSettings) -> None:
     """
     if data.source == "synthetic":
         return
+    find, needed = FINDERS[data.source]
     if not data.data_dir:
-        needed = f"source {data.source!r} needs the folder of its files: {_FILES[data.source]}"
-        raise ValueError(f"data_dir is empty; {needed}")
-    if data.source == "amazon":
-        from pwagents.data.amazon import find_files
-    else:
-        from pwagents.data.personalwab import find_files
-    find_files(data.folder)
+        raise ValueError(f"data_dir is empty; source {data.source!r} needs the folder of its files: {needed}")
+    find(data.folder)

@@ -22,7 +22,7 @@ from typing import Any
 import duckdb
 
 from pwagents.data import mend
-from pwagents.data.files import data_files
+from pwagents.data.files import find_amazon
 from pwagents.data.instructions import write_instruction
 from pwagents.data.splits import split_by_time
 from pwagents.errors import DataError
@@ -101,7 +101,7 @@ def load_amazon(
     if min_behaviors < 3:
         raise ValueError(f"min_behaviors is {min_behaviors}; a split into three needs at least 3")
     data_dir = Path(data_dir)
-    reviews, metas = find_files(data_dir)
+    reviews, metas = find_amazon(data_dir)
     repairs: Counter = Counter()
     with TemporaryDirectory() as folder:
         # In a file rather than in memory: there, tables are compressed and leave memory when it gets tight.
@@ -114,12 +114,11 @@ def load_amazon(
 
                 _scan_ids(query, reviews, metas)
                 if categories is not None:
-                    raws = [raw for (raw,) in query("SELECT DISTINCT main_category FROM items")]
-                    names = {raw: name_category(raw) for raw in raws}
-                    known = sorted(set(names.values()))
-                    if absent := sorted(set(categories) - set(known)):
-                        found, expected = f"no product of {absent}", f"categories among {known}"
-                        raise DataError(data_dir, "-", "main_category", found, expected)
+                    raws = query("SELECT DISTINCT main_category FROM items")
+                    names = {raw: name_category(raw) for (raw,) in raws}
+                    if absent := sorted(set(categories).difference(names.values())):
+                        expected = f"categories among {sorted(set(names.values()))}"
+                        raise DataError(data_dir, "-", "main_category", f"no product of {absent}", expected)
                     others = [raw for raw, name in names.items() if name not in categories]
                     query("DELETE FROM items WHERE list_contains(?::TEXT[], main_category)", others)
                 _choose_users(query, data_dir, n_users, min_behaviors, seed, repairs)
@@ -144,25 +143,6 @@ def load_amazon(
     tasks = _make_tasks(data_dir, products, histories, seed, repairs)
     repaired = dict(sorted((+repairs).items()))
     return Benchmark("amazon", products, histories, tasks, population=strangers, repairs=repaired)
-
-
-def find_files(data_dir: Path) -> tuple[list[Path], list[Path]]:
-    """Find the review files and the metadata files below a folder, each in the order of their paths.
-
-    Raises:
-        DataError: there is no file of one kind, or no such folder, or a file is no data.
-    """
-    files = data_files(data_dir, "*.jsonl", "*.jsonl.gz")
-    metas = [path for path in files if path.name.startswith("meta")]
-    reviews = [path for path in files if not path.name.startswith("meta")]
-    for kind, example, paths in (
-        ("metadata", "meta.jsonl.gz or meta_<category>.jsonl.gz", metas),
-        ("review", "reviews.jsonl.gz or <category>.jsonl.gz", reviews),
-    ):
-        if not paths:
-            expected = f"{example} (or .jsonl), here or in folders below"
-            raise DataError(data_dir.absolute(), "-", "(file)", f"no {kind} file", expected)
-    return reviews, metas
 
 
 def name_category(main_category: str | None) -> str:
@@ -212,25 +192,24 @@ def _choose_users(
         "CREATE TABLE users AS SELECT user_id FROM counts WHERE n >= ? ORDER BY sha256(? || user_id) LIMIT ?",
         *(min_behaviors, str(derive_seed(seed, "users")), n_users),
     )
-
-    ((n_chosen, longest),) = query("SELECT (SELECT count(*) FROM users), coalesce(max(n), 0) FROM counts")
-    if n_chosen == 0:
-        advice = "lower min_behaviors (the least history) or take more categories or files"
-        found, expected = f"at most {longest} behaviors of one user", f"users with {min_behaviors}; {advice}"
-        raise DataError(data_dir, "-", "user_id", found, expected)
     query("CREATE TABLE chosen_reviews AS FROM behaviors SEMI JOIN users USING (user_id)")
 
     # Reviews of the chosen users that are no behaviors are counted.
     query("CREATE TABLE theirs AS FROM reviews SEMI JOIN users USING (user_id)")
-    ((n_unknown,),) = query("SELECT count(*) FROM theirs ANTI JOIN listings USING (parent_asin)")
-    ((n_all, n_rated),) = query(
-        f"SELECT count(*), count(*) FILTER ({STARS}) FROM theirs SEMI JOIN items USING (parent_asin)"
-    )
-    ((n_kept,),) = query("SELECT count(*) FROM chosen_reviews")
+    query("CREATE TABLE known AS FROM theirs SEMI JOIN items USING (parent_asin)")
+    ((longest, n_chosen, n_unknown, n_known, n_rated, n_kept),) = query(f"""
+        SELECT (SELECT coalesce(max(n), 0) FROM counts), (SELECT count(*) FROM users),
+            (SELECT count(*) FROM theirs ANTI JOIN listings USING (parent_asin)),
+            (SELECT count(*) FROM known), (SELECT count(*) FROM known WHERE {STARS}),
+            (SELECT count(*) FROM chosen_reviews)""")
+    if n_chosen == 0:
+        advice = "lower min_behaviors (the least history) or take more categories or files"
+        found, expected = f"at most {longest} behaviors of one user", f"users with {min_behaviors}; {advice}"
+        raise DataError(data_dir, "-", "user_id", found, expected)
     missing = f"users missing of the {n_users} asked for: no more have {min_behaviors} behaviours"
     repairs[missing] = n_users - n_chosen
     repairs["review of an unknown product dropped"] = n_unknown
-    repairs["review with a rating other than 1, 2, 3, 4 or 5 stars dropped"] = n_all - n_rated
+    repairs["review with a rating other than 1, 2, 3, 4 or 5 stars dropped"] = n_known - n_rated
     repairs["second review of a product by the same user at the same time dropped"] = n_rated - n_kept
 
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from pwagents.errors import DataError
 
+FOLDER_IN_CLONE = Path("PersonalWAB/envs/pwab/data")  # of the official repository
+_PARTS = ("user_history_part_*.json", "all_products_part_*.json")
+PERSONALWAB = ("user_profiles.json", *_PARTS, "user_instructions.json")
 _UNPACKED, _SERVED = "the file in it", "the data themselves: open it to see what the server had to say"
 _GZIP = b"\x1f\x8b"
 _FOREIGN = {  # how a file begins that stands in the place of another -> what it is, and what is expected
@@ -23,17 +26,44 @@ _FOREIGN = {  # how a file begins that stands in the place of another -> what it
 }
 
 
-def data_files(folder: Path, *patterns: str) -> list[Path]:
-    """Find the files below a folder, in the order of their paths, without what archives and editors leave.
+def find_amazon(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Find Amazon's review and metadata files below a folder, each in the order of their paths.
 
     Raises:
-        DataError: a file is not what its name says (:func:`refuse_foreign`).
+        DataError: there is no file of one kind, or a file is not what its name says.
     """
-    files = sorted({path for pattern in patterns for path in folder.rglob(pattern) if path.is_file()})
-    places = {path: path.relative_to(folder).parts for path in files}
-    files = [f for f in files if not any(part.startswith((".", "__MACOSX")) for part in places[f])]
+    files = sorted(path for pattern in ("*.jsonl", "*.jsonl.gz") for path in folder.rglob(pattern))
+    # Archives and editors leave files of the same names, in folders of their own.
+    left = [any(x.startswith((".", "__MACOSX")) for x in path.relative_to(folder).parts) for path in files]
+    files = [path for path, is_left in zip(files, left, strict=True) if path.is_file() and not is_left]
     refuse_foreign(files)
-    return files
+    metas = [path for path in files if path.name.startswith("meta")]
+    reviews = [path for path in files if path not in metas]
+    for kind, example, paths in (
+        ("metadata", "meta.jsonl.gz or meta_<category>.jsonl.gz", metas),
+        ("review", "reviews.jsonl.gz or <category>.jsonl.gz", reviews),
+    ):
+        if not paths:
+            expected = f"{example} (or .jsonl), here or in folders below"
+            raise DataError(folder.absolute(), "-", "(file)", f"no {kind} file", expected)
+    return reviews, metas
+
+
+def find_personalwab(folder: Path) -> list[list[Path]]:
+    """Find the files of each of :data:`PERSONALWAB`, part 2 before part 10, here or in a clone's place below.
+
+    Raises:
+        DataError: there is no file of some kind, or a file is not what its name says.
+    """
+    for place in (folder, folder / FOLDER_IN_CLONE):
+        paths = [sorted(place.glob(x), key=lambda path: (len(path.name), path.name)) for x in PERSONALWAB]
+        if any(paths):
+            break
+    if missing := [name for name, of_kind in zip(PERSONALWAB, paths, strict=True) if not of_kind]:
+        expected = "PersonalWAB's files: run `make data`, or point data_dir at a folder that holds them"
+        raise DataError(folder.absolute(), "-", "(files)", f"no {', no '.join(missing)}", expected)
+    refuse_foreign(path for of_kind in paths for path in of_kind)
+    return paths
 
 
 def refuse_foreign(files: Iterable[Path]) -> None:
@@ -67,3 +97,9 @@ def refuse_foreign(files: Iterable[Path]) -> None:
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 raise DataError(file, "-", "(file)", error, "a whole gzip archive: fetch it again") from None
             look(file, head)
+
+
+FINDERS = {  # of each source with files: what finds them, and how they are called
+    "amazon": (find_amazon, "reviews.jsonl.gz and meta.jsonl.gz, or the raw release's two files a category"),
+    "personalwab": (find_personalwab, ", ".join(PERSONALWAB)),
+}

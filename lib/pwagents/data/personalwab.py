@@ -19,14 +19,10 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from pwagents.data import mend
-from pwagents.data.files import refuse_foreign
+from pwagents.data.files import find_personalwab
 from pwagents.errors import DataError
 from pwagents.schema import Behavior, Benchmark, Product, Review, Split, Task, UserProfile
 from pwagents.seeds import derive_seed
-
-FOLDER_IN_CLONE = Path("PersonalWAB/envs/pwab/data")  # where the official repository holds the files
-_PARTS = ("user_history_part_*.json", "all_products_part_*.json")
-FILES = ("user_profiles.json", *_PARTS, "user_instructions.json")
 
 
 def load_personalwab(
@@ -35,7 +31,7 @@ def load_personalwab(
     """Read the benchmark that PersonalWAB's files hold, or a part of it.
 
     Args:
-        data_dir: holds :data:`FILES`, or is a clone of the official repository.
+        data_dir: holds :data:`pwagents.data.files.PERSONALWAB`, or is a clone of the official repository.
         n_users: how many users to take, with their tasks. ``seed`` chooses them where there are more.
         n_products: size of the catalog. It holds every product of a chosen user, however many these are;
             others fill it up.
@@ -49,7 +45,7 @@ def load_personalwab(
     Raises:
         DataError: a file is missing or broken, or a split has no task.
     """
-    (profile_file, *_), history_files, product_files, (task_file, *_) = find_files(Path(data_dir))
+    (profile_file, *_), history_files, product_files, (task_file, *_) = find_personalwab(Path(data_dir))
     products: dict[str, Product] = {}
     repairs: Counter = Counter()
     # The catalog comes first: histories and tasks add the products that it lacks.
@@ -90,23 +86,6 @@ def load_personalwab(
     repaired = dict(sorted((+repairs).items()))
     whole = Benchmark("personalwab", products, behaviors, tasks, profiles, repaired)
     return _take_part(whole, n_users, n_products, seed)
-
-
-def find_files(data_dir: Path) -> list[list[Path]]:
-    """Find the files of each kind, part 2 before part 10, in ``data_dir`` or in a clone's place below it.
-
-    Raises:
-        DataError: there is no file of some kind, or a Git LFS pointer in its place.
-    """
-    for folder in (data_dir, data_dir / FOLDER_IN_CLONE):
-        paths = [sorted(folder.glob(name), key=lambda path: (len(path.name), path.name)) for name in FILES]
-        if any(paths):
-            break
-    if missing := [name for name, of_kind in zip(FILES, paths, strict=True) if not of_kind]:
-        expected = "PersonalWAB's files: run `make data`, or point data_dir at a folder that holds them"
-        raise DataError(data_dir.absolute(), "-", "(files)", f"no {', no '.join(missing)}", expected)
-    refuse_foreign(path for of_kind in paths for path in of_kind)
-    return paths
 
 
 def read_profiles(path: Path) -> dict[str, UserProfile]:
@@ -210,9 +189,10 @@ def _add_product(info: Mapping[str, Any], products: dict[str, Product], repairs:
 
 
 def _make_review(record: Mapping[str, Any], repairs: Counter) -> Review:
-    for field in ("title", "text"):
-        repairs[f"review {field} that is null taken as empty"] += record[field] is None
-    texts = {field: "" if record[field] is None else record[field] for field in ("title", "text")}
+    texts = {field: record[field] for field in ("title", "text")}
+    for field in [field for field, text in texts.items() if text is None]:
+        repairs[f"review {field} that is null taken as empty"] += 1
+        texts[field] = ""
     review = Review(rating=record["rating"], **texts)
     if review.rating != int(review.rating):
         raise ValueError(f"rating is {review.rating}; expected a whole number of stars")

@@ -8,13 +8,9 @@ from pwagents.seeds import rng
 
 
 def chronological_split(n: int) -> tuple[int, int, int]:
-    """Split ``n`` behaviors, oldest first, into history, train and test: 80/10/10 by count.
+    """Return the sizes of history, train and test of ``n`` behaviors: 80/10/10 by count, rounded.
 
-    From three behaviors on there is at least one of each; the sizes of train and test are rounded, and
-    history takes the rest. With fewer than three, all are history, and that user gets no task.
-
-    Returns:
-        (n_history, n_train, n_test), which sum to ``n``.
+    From three behaviors on there is at least one of each. With fewer, all are history, and no task is made.
     """
     if n < 3:
         return n, 0, 0
@@ -32,9 +28,6 @@ def split_by_time(timestamps: Sequence[int]) -> tuple[int, int, int]:
 
     Args:
         timestamps: of the behaviors, oldest first.
-
-    Returns:
-        (n_history, n_train, n_test), which sum to ``len(timestamps)``.
     """
     n = len(timestamps)
     # Cuts are the positions between two different times. Train needs one of its own before that of test.
@@ -49,7 +42,7 @@ def split_by_time(timestamps: Sequence[int]) -> tuple[int, int, int]:
 
 
 def parting_date(train: Sequence[Task], tested: Sequence[Task], first_task: Callable[[str], int]) -> int:
-    """Find the date between training and test where nobody's past may be another's future.
+    """Return the date (ms) between training and test where nobody's past may be another's future.
 
     Train tasks before it are trained on; users whose first test task is not before it are tested. So all that
     is learned lies before the first evaluated task of all tested users. Where users shop at different times,
@@ -60,9 +53,6 @@ def parting_date(train: Sequence[Task], tested: Sequence[Task], first_task: Call
 
     Args:
         first_task: user_id -> when the user's first test task begins (:meth:`Benchmark.first_task`).
-
-    Returns:
-        Milliseconds since 1970.
 
     Raises:
         ValueError: no train task lies before the first test task of any user, or there is none to test.

@@ -6,19 +6,15 @@ that a run may be killed and taken up again.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from pwagents.errors import NotEvaluableError
 from pwagents.llm.local_model import LocalModel
-from pwagents.orion.agent import belief_states
-from pwagents.orion.judge import judge_of
 from pwagents.orion.play import CODE, play_rollouts
-from pwagents.orion.reward import Rewards
 from pwagents.orion.study import Study
-from pwagents.progress import progress
 from pwagents.rl.rollout import StartEpisode
 from pwagents.schema import Task, Trajectory
 from pwagents.seeds import derive_seed
@@ -101,22 +97,6 @@ class OrionRuns:
         params = {**self.study.facts, "variant": self.variant, **facts, "code": (*CODE, *code)}
         options |= {"method": method, "stored_only": self.study.settings.stored_runs_only}
         return episodes(self.store, self.tasks, solve, params, **options)
-
-    def returns(self, records: Iterable[Episode]) -> list[float]:
-        """Return what training pays for each episode: success, alignment by the study's judge, questions.
-
-        NaN where an episode was not scored.
-        """
-        records, tasks = list(records), {task.task_id: task for task in self.tasks}
-        scored = [record for record in records if record.trajectory]
-        pairs = [
-            (belief_states(self.start(tasks[r.task_id]).state, r.trajectory)[:-1], r.trajectory)
-            for r in progress(scored, "belief states")
-        ]
-        parts = Rewards(judge_of(self.study), self.study.settings.earned)(pairs).values()
-        earned = zip(scored, zip(*parts, strict=True), strict=True)
-        of_scored = {id(record): sum(map(sum, own)) for record, own in earned}
-        return [of_scored.get(id(record), float("nan")) for record in records]
 
 
 def policy_folder(folder: Path) -> Path:

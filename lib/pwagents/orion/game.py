@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 from pwagents.data.splits import sample_tasks
@@ -38,10 +39,13 @@ class OrionGame:
     temperature: float
     greedy: bool = False
 
-    @property
+    @cached_property
     def study(self) -> Study:
-        """Return the study; made once in a process."""
+        """Return the study, which each process makes for itself."""
         return make_study(self.settings)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "study"}
 
     @property
     def tasks(self) -> Sequence[Task]:

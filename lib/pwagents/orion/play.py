@@ -18,6 +18,7 @@ from pwagents.agents.offline import CODE as OFFLINE
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Message, Reply
 from pwagents.llm.local_model import LocalModel
+from pwagents.llm.make import CODE as MODELS
 from pwagents.lm.decode import BatchDecoder, VllmDecoder
 from pwagents.lm.tokens import Example, answer_tokens, prompt_tokens, tokenize_conversation
 from pwagents.orion.agent import answer_message, orion_messages, orion_tools
@@ -29,16 +30,16 @@ from pwagents.shop.environment import BeliefState
 
 # The modules that decide an episode, for keys. Data and instructions stand there by their content.
 CODE = (
-    *OFFLINE,
+    *dict.fromkeys((*OFFLINE, *MODELS)),
     *(f"agents.{name}" for name in ("messages", "replies")),
     *(f"users.{name}" for name in ("rules", "llm", "difficult")),
-    *(f"llm.{name}" for name in ("chat", "fence", "folder", "local_model", "parts", "prompts", "replies")),
+    *(f"llm.{name}" for name in ("prompts", "replies")),
     *(f"lm.{name}" for name in ("decode", "tokens")),
     *(f"profiles.{name}" for name in ("catalogue", "clusters", "global_micro", "llm", "offline", "types")),
     *(f"orion.{name}" for name in ("agent", "play", "study", "experiment")),
     "profiles.update",
     "rl.rollout",
-    "words",
+    "shop.score",
 )
 
 if TYPE_CHECKING:

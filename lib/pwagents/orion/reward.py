@@ -11,14 +11,21 @@ Departures: the alignment reward has a weight, since an episode has one success 
 recommendation or review after the first earns at most 0 of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from pwagents.orion.judge import Judge
+from pwagents.orion.agent import belief_states
+from pwagents.orion.judge import Judge, judge_of
 from pwagents.orion.teacher import is_result
+from pwagents.progress import progress
 from pwagents.rl.rollout import Episode
 from pwagents.schema import FUNCTION_OF, Trajectory
 from pwagents.settings import RewardSettings, Success
 from pwagents.shop.score import attempts
+
+if TYPE_CHECKING:
+    from pwagents.orion.experiment import OrionRuns
+    from pwagents.store import Episode as StoredEpisode
 
 RECOMMENDATION_RANK = 10  # a recommendation succeeds with the target at this rank or better
 
@@ -74,3 +81,20 @@ def has_succeeded(trajectory: Trajectory, success: Success) -> bool:
     rank = success.success_rank if trajectory.type == "search" else RECOMMENDATION_RANK
     # Result accuracy is 1 - (r - 1) / 10. Compared half way to the next rank, rounding cannot decide.
     return results[-1] > 1 - (rank - 0.5) / 10
+
+
+def episode_returns(runs: "OrionRuns", records: "Iterable[StoredEpisode]") -> list[float]:
+    """Return what training pays for each episode: success, alignment by the study's judge, questions.
+
+    NaN where an episode was not scored.
+    """
+    records, tasks = list(records), {task.task_id: task for task in runs.tasks}
+    scored = [record for record in records if record.trajectory]
+    pairs = [
+        (belief_states(runs.start(tasks[r.task_id]).state, r.trajectory)[:-1], r.trajectory)
+        for r in progress(scored, "belief states")
+    ]
+    parts = Rewards(judge_of(runs.study), runs.study.settings.earned)(pairs).values()
+    earned = zip(scored, zip(*parts, strict=True), strict=True)
+    of_scored = {id(record): sum(map(sum, own)) for record, own in earned}
+    return [of_scored.get(id(record), float("nan")) for record in records]

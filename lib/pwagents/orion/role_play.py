@@ -97,8 +97,7 @@ def play_roles(
         tasks: training tasks.
         start: begins an episode; the user simulator is in its environment, the update of the profile in it.
         teacher: number of the round (0 ...) -> the agent that plays it, such as
-            ``lambda number: OfflineTeacher(..., seed=number)`` or
-            :func:`pwagents.orion.teacher.llm_teachers`.
+            :func:`pwagents.orion.teacher.make_teacher` of a study.
         store: the file of what was played (:mod:`pwagents.store`); other settings may share it.
         success: what is kept.
         params: plain JSON values: all that decides the result beside data, tasks, seed and ``success`` (who

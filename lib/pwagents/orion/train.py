@@ -1,8 +1,7 @@
 """Orion's trainings (Orion, 4.3), from conversations to a policy.
 
     study = make_study(settings)
-    kept = make_conversations(study, 400).kept  # those that succeeded
-    kept = make_conversations(study, settings.role_play.n_trajectories).kept
+    kept = make_conversations(study, settings.role_play.n_trajectories).kept  # those that succeeded
     tuned = fine_tuned(study, base, kept, settings.sft)  # a model's folder
     run = reinforced(settings, tuned, "GRPO")  # a folder with the log and, in "model", the policy
 
@@ -30,6 +29,7 @@ from pwagents.orion.game import OrionGame
 from pwagents.orion.judge import prompts
 from pwagents.orion.play import CODE as PLAY
 from pwagents.orion.play import orion_example
+from pwagents.orion.reward import episode_returns
 from pwagents.orion.role_play import Played, RolePlay, play_roles
 from pwagents.orion.study import Study, make_study, role_facts
 from pwagents.orion.teacher import make_teacher, rule_teacher
@@ -41,10 +41,9 @@ from pwagents.store import Episode, made
 
 # The modules that decide a conversation of the role-play, and a training by rewards, for keys.
 TEACHER = ("orion.teacher",)
-TALK = (*PLAY, "shop.score", *(f"orion.{name}" for name in ("role_play", "judge", "reward", "teacher")))
+TALK = (*PLAY, *(f"orion.{name}" for name in ("role_play", "judge", "reward", "teacher")))
 RL = (
     *dict.fromkeys((*PLAY, *SFT)),
-    "shop.score",
     *(f"orion.{name}" for name in ("game", "judge", "reward", "teacher")),
     *(f"rl.{name}" for name in ("advantages", "learner", "log", "loss", "train")),
 )
@@ -63,7 +62,7 @@ def count_questions(study: Study) -> int:
     rows = [
         (n, record.type, value)
         for n, records in rungs.items()
-        for record, value in zip(records, runs.returns(records), strict=True)
+        for record, value in zip(records, episode_returns(runs, records), strict=True)
     ]
     frame = pd.DataFrame(rows, columns=["questions", "type", "return"])
     returns = frame.groupby(["questions", "type"])["return"].mean()

@@ -202,7 +202,6 @@ def _read_details(product: Product) -> Iterator[Trait]:
         about = next((_DETAILS[word] for word in _stems(key) if word in _DETAILS), "")
         for part in re.split(r"[,;/(|]", text.lower())[:3] if about else ():
             value = " ".join(words := _WORD.findall(part))
-            if any(c.isdigit() for c in value) or value in dull or len(value) < 2:
-                continue
-            if len(words) <= _LONGEST:
+            is_dull = value in dull or len(value) < 2 or any(c.isdigit() for c in value)
+            if len(words) <= _LONGEST and not is_dull:
                 yield Trait(about, value)

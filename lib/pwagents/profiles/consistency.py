@@ -58,18 +58,15 @@ def describe_profiles(
     profiles: Mapping[str, UserProfiles],
     products: Mapping[str, Product],
 ) -> dict[str, ProfileTexts]:
-    """Return the profiles of each kind as texts, for the users of ``histories``.
+    """Return the profiles of each kind as texts (kind -> user_id -> texts), for the users of ``histories``.
 
-    Returns:
-        kind -> user_id -> texts.
-
-        - :data:`AVERAGE`: one profile over all interests: the categories, stores and title words bought most;
-        - "Apollonion (stand-in)": keywords (tf-idf) of the user's reviews. Apollonion profiles users from
-          their dialogues, to which reviews are most similar; PersonalWAB gives no more detail;
-        - "facts (PersonalWAB)": one text for each fact;
-        - :data:`ORION`: the facts, one text of the global preferences, and one for each micro-profile.
-          Avoidances are left out: an embedding would take them for wishes;
-        - "raw history": one text for each product bought.
+    - :data:`AVERAGE`: one profile over all interests: the categories, stores and title words bought most;
+    - "Apollonion (stand-in)": keywords (tf-idf) of the user's reviews. Apollonion profiles users from their
+      dialogues, to which reviews are most similar; PersonalWAB gives no more detail;
+    - "facts (PersonalWAB)": one text for each fact;
+    - :data:`ORION`: the facts, one text of the global preferences, and one for each micro-profile. Avoidances
+      are left out: an embedding would take them for wishes;
+    - "raw history": one text for each product bought.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 

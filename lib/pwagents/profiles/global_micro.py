@@ -25,7 +25,7 @@ from pwagents.seeds import rng
 
 ALPHA = 15  # a user with at most so many behaviors gets no clusters (Orion, 5.1)
 L_C = 6  # behaviors that a micro-profile is made from, at most (Orion, 5.1)
-_TEMPERATURE = 0.05  # of the softmax over several clusters; low, because cosines differ little
+_TEMPERATURE = 0.05  # of the clusters' weights, a softmax; low, because cosines differ little
 
 
 class Profiler(Protocol):
@@ -54,17 +54,15 @@ def profile_users(
     alpha: int = ALPHA,
     l_c: int = L_C,
 ) -> dict[str, UserProfiles]:
-    """Return P_u of each user_id: global profile, interest clusters and micro-profiles (Orion, section 4.1).
+    """Return P_u of each user_id: global profile, interest clusters and micro-profiles.
 
-    The profiler gets all users at once, so that a language model can have many calls in flight. On a cluster
-    of machines (:mod:`pwagents.engine`) profiles are written one by one.
+    The profiler gets all users at once, so that a language model can have many calls in flight.
 
     Args:
         histories: user_id -> the behaviors that the protocol reveals, oldest first. Nothing else of a user is
             read.
         seed: chooses the behaviors that micro-profiles are made from.
-        alpha: no clusters for histories of at most so many behaviors (|H| <= alpha).
-        l_c: a micro-profile is made from at most so many behaviors of its cluster, drawn at random.
+        alpha, l_c: as :data:`ALPHA` and :data:`L_C`.
 
     Raises:
         InfrastructureError: the profiler's language model cannot be reached.
@@ -101,16 +99,10 @@ def contextual_profile(instruction: str, profiles: UserProfiles, embedder: Embed
 def nearest_clusters(
     instructions: Sequence[str], profiles: Sequence[UserProfiles], embedder: Embedder, m: int = 1
 ) -> list[list[NearCluster]]:
-    """Return c* = argmax_i sim(e_q, e_i) for each instruction (Orion, section 4.1), or the ``m`` best.
+    """Return c* = argmax_i sim(e_q, e_i) for each instruction and its user's profiles, or the ``m`` best.
 
+    They come best first (ties: the earlier one) with weights that sum to 1; a user without clusters has none.
     Departure: the search is exact (faiss), not approximate, since a user has a few dozen clusters at most.
-
-    Args:
-        profiles: of the user of each instruction.
-
-    Returns:
-        For each instruction, clusters best first (ties: the earlier one) with weights that sum to 1; empty
-        for a user without clusters.
     """
     import faiss
 
@@ -135,21 +127,14 @@ def contextual_profiles(
 ) -> list[ContextualProfile]:
     """Return P_ctx,0 = concat(rho-_global, rho+_micro) for users and the clusters near their instructions.
 
-    A line that the user avoids everywhere is not a wish here. For a user without clusters the global profile
-    gives the wishes. Several clusters, which go beyond the paper, all contribute: lines are sorted by the sum
-    of the weights of the clusters that have them.
+    Of several clusters, the nearest counts. A line that the user avoids everywhere is not a wish here. For a
+    user without clusters the global profile gives the wishes.
     """
     contexts = []
     for user, clusters in zip(profiles, near, strict=True):
-        weights: dict[str, float] = {}
-        for place, weight in clusters:
-            for text in user.micro[place].recommendations:
-                weights[text] = weights.get(text, 0.0) + weight
-        heaviest = sorted(weights, key=lambda text: -round(weights[text], 9))
-        wanted = heaviest if clusters else user.whole.positive
-        avoided = set(user.whole.negative)
-        texts = {text: True for text in wanted if text not in avoided}
-        texts |= dict.fromkeys(user.whole.negative, False)
+        wanted = user.micro[clusters[0].cluster].recommendations if clusters else user.whole.positive
+        avoided = dict.fromkeys(user.whole.negative, False)
+        texts = {text: True for text in wanted if text not in avoided} | avoided
         lines = [ProfileLine.of(text, is_wanted, "history") for text, is_wanted in texts.items()]
         contexts.append(ContextualProfile(lines=tuple(lines)))
     return contexts

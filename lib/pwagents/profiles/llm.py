@@ -49,17 +49,16 @@ class LlmProfiler:
     Attributes:
         failures: "repaired" (replies usable at the second try), "strayed" (fields set to "Other"),
             "unreadable" (empty profiles), "refused" (by the model or its provider).
+
+    Raises:
+        InfrastructureError: the model cannot be reached.
     """
 
     def __init__(self, model: ChatModel, products: Mapping[str, Product]):
         self.model, self.products, self.failures = model, products, Counter[str]()
 
     def write_global(self, histories: Sequence[tuple[Behavior, ...]]) -> list[GlobalProfile]:
-        """Write the global profile of each history (oldest first).
-
-        Raises:
-            InfrastructureError: the model cannot be reached.
-        """
+        """Write the global profile of each history (oldest first)."""
         replies = self._ask(global_prompt(), self._list_purchases(histories), _read_global, "global profiles")
         blank = GlobalProfile(facts=UserProfile(**dict.fromkeys(_FIELDS, OTHER)))
         written = [reply or (blank, []) for reply in replies]
@@ -67,14 +66,10 @@ class LlmProfiler:
         return [profile for profile, _ in written]
 
     def write_micro(self, samples: Sequence[tuple[str, tuple[Behavior, ...]]]) -> list[MicroProfile]:
-        """Write the micro-profile of each sample: a cluster's name and behaviors of it, oldest first.
-
-        Raises:
-            InfrastructureError: the model cannot be reached.
-        """
-        texts = self._list_purchases([behaviors for _, behaviors in samples])
-        interests = [f"The interest: {fence(name)}\n" for name, _ in samples]
-        texts = [interest + text for interest, text in zip(interests, texts, strict=True)]
+        """Write the micro-profile of each sample: a cluster's name and behaviors of it, oldest first."""
+        names, behaviors = zip(*samples, strict=True) if samples else ((), ())
+        purchases = zip(names, self._list_purchases(behaviors), strict=True)
+        texts = [f"The interest: {fence(name)}\n{listed}" for name, listed in purchases]
 
         def read(reply: Reply) -> MicroProfile:
             return MicroProfile(**read_reply(reply, MicroReply).model_dump())
@@ -130,14 +125,13 @@ class LlmUpdater:
             return Update(profile, reply.usage)
         # ``about`` is read off the texts, lines of history cannot be added, and stated wishes override.
         past = {(line.text, line.positive) for line in profile.lines if line.provenance == "history"}
-        stated, others = [], []
+        lines = []
         for line in edited:
             invents = line.provenance == "history" and (line.text, line.positive) not in past
-            provenance = "inferred" if invents else line.provenance
-            lines = stated if provenance == "stated" else others
-            lines.append(ProfileLine.of(line.text, line.positive, provenance))
-        profile = profile.model_copy(update={"lines": tuple(others)})
-        return Update(merge_lines(profile, stated), reply.usage)
+            lines.append(ProfileLine.of(line.text, line.positive, "inferred" if invents else line.provenance))
+        others = tuple(line for line in lines if line.provenance != "stated")
+        stated = [line for line in lines if line.provenance == "stated"]
+        return Update(merge_lines(ContextualProfile(lines=others), stated), reply.usage)
 
     def messages(
         self, profile: ContextualProfile, instruction: str, session: Sequence[Step]

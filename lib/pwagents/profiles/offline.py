@@ -114,8 +114,7 @@ def collect_evidence(behaviors: Sequence[Behavior], catalogue: Catalogue) -> lis
                 evidence.blame += _SUSPICION + (_BLAME / len(named) if trait in named else 0)
     for trait, evidence in by_trait.items():
         # Expected by chance: of each liked product, the trait's share in that product's category.
-        places = categories[trait.about].items()
-        expected = sum(n * catalogue.share(trait, place) for place, n in places)
+        expected = sum(n * catalogue.share(trait, place) for place, n in categories[trait.about].items())
         evidence.lift = evidence.liked / expected if evidence.liked else 0.0
     return list(by_trait.values())
 
@@ -123,13 +122,10 @@ def collect_evidence(behaviors: Sequence[Behavior], catalogue: Catalogue) -> lis
 def count_facts(
     history: Sequence[Behavior], evidence: Sequence[Evidence], catalogue: Catalogue
 ) -> UserProfile:
-    """Make the facts that purchases, ratings and reviews show.
+    """Make the facts that purchases, ratings and reviews show; the history may be empty.
 
     Departure: gender, age and occupation are :data:`OTHER`, since counting does not tell them; the language
     model of the published profiles guesses.
-
-    Args:
-        evidence: of the history, which may be empty.
     """
     products = [catalogue.products[b.parent_asin] for b in history]
 

@@ -6,6 +6,7 @@ import pandas as pd
 
 from pwagents.llm.budget import Load, estimate
 from pwagents.orion.experiment import OrionRuns
+from pwagents.orion.reward import episode_returns
 from pwagents.orion.study import Study
 from pwagents.orion.variations import OWN
 from pwagents.results.episodes import mark_targets, records_frame
@@ -48,13 +49,13 @@ def orion_frame(runs: OrionRuns, *records: Sequence[Episode]) -> pd.DataFrame:
     """Return one row an episode (:func:`pwagents.results.episodes.records_frame`), with three columns more.
 
     ``asks`` is how often each episode asked the user, ``query`` its last search, and ``return`` what
-    training pays for (:meth:`pwagents.orion.experiment.OrionRuns.returns`).
+    training pays for (:func:`pwagents.orion.reward.episode_returns`).
     """
     together = [record for run in records for record in run]
     return records_frame(together).assign(
         asks=[float(count_asks(r.trajectory)) if r.trajectory else float("nan") for r in together],
         query=[last_query(r.trajectory) for r in together],
-        **{"return": runs.returns(together)},
+        **{"return": episode_returns(runs, together)},
     )
 
 

@@ -64,11 +64,11 @@ def train_policy(
     """
     import torch
 
-    folder, tasks = Path(folder).resolve(), game.tasks
+    folder = Path(folder).resolve()
     given = {"model": model, "tokenizer": tokenizer, "game": game, "config": config, "folder": folder}
     if (folder / "model").exists() or launch(train_policy, given, config.n_gpus, config.sharding):
         return
-    accelerator = make_accelerator(config)
+    tasks, accelerator = game.tasks, make_accelerator(config)
     rank, main = accelerator.process_index, accelerator.is_main_process
     share = config.prompts_per_step // accelerator.num_processes
     # One process removes broken checkpoints and rows; the others then find all in order.

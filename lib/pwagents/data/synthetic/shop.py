@@ -1,6 +1,5 @@
 """The synthetic shop: domains, attributes and the seeded products made of them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -62,12 +61,8 @@ class Shelf:
     def __init__(self, domain: Domain, items: dict[str, Item]):
         self.domain = domain
         self.asins = list(items)
-        self.codes = np.array(
-            [
-                [values.index(item.values[slot]) for item in items.values()]
-                for slot, values in domain.values.items()
-            ]
-        )
+        codes = [[v.index(i.values[slot]) for i in items.values()] for slot, v in domain.values.items()]
+        self.codes = np.array(codes)
         self.log_popularity = np.log([i.popularity for i in items.values()])
 
     def matches(self, wish: dict[str, str]) -> np.ndarray:
@@ -109,21 +104,12 @@ def domains() -> tuple[Domain, ...]:
     """Read the domains of ``shop.yaml``, in the order of the file."""
     shop = read_yaml(__package__, "shop.yaml")
     brands = dict(zip(shop["categories"], shop["brands"], strict=True))
-    return tuple(
-        Domain(
-            name=d["name"],
-            category=d["category"],
-            scenario=d["scenario"],
-            consumable=d.get("consumable", False),
-            types=d["types"],
-            values={
-                "brand": tuple(brands[d["category"]]),
-                "tier": tuple(shop["tiers"]),
-                **{slot: tuple(values) for slot, values in d["slots"].items()},
-            },
-        )
-        for d in shop["domains"]
-    )
+    made = []
+    for fields in map(dict, shop["domains"]):
+        slots = {"brand": brands[fields["category"]], "tier": shop["tiers"], **fields.pop("slots")}
+        fields = {"consumable": False} | fields
+        made.append(Domain(**fields, values={slot: tuple(values) for slot, values in slots.items()}))
+    return tuple(made)
 
 
 def make_items(n_products: int, seed: int) -> dict[str, Item]:
@@ -164,15 +150,6 @@ def make_items(n_products: int, seed: int) -> dict[str, Item]:
 def _draw_values(domain: Domain, generator: np.random.Generator) -> dict[str, str]:
     picks = generator.integers(0, [len(values) for values in domain.values.values()])
     return {slot: values[i] for (slot, values), i in zip(domain.values.items(), picks, strict=True)}
-
-
-def made_up_id(pick: Callable[[str], str]) -> str:
-    """Make up an id like the shop's own; one of its products may have it.
-
-    Args:
-        pick: draws one character of several.
-    """
-    return "B0" + "".join(pick(CONSONANTS) + pick(VOWELS) for _ in range(3))
 
 
 def describe(asin: str, item: Item, generator: np.random.Generator) -> Product:

@@ -37,12 +37,9 @@ def write_review(person: Person, item: Item, purchase: Purchase, generator: np.r
     """Write a review in the person's tone and length: praise for what fits, blame for what they dislike."""
     mood = "high" if purchase.rating >= 4 else "low"
     tone = language()["tones"][person.tone]
-    sentences = [
-        _pick(language()["likes" if mood == "high" else "dislikes"][slot], generator).format(
-            v=item.values[slot]
-        )
-        for slot in _topics(person, item, purchase, mood)[: person.sentences]
-    ]
+    phrases = language()["likes" if mood == "high" else "dislikes"]
+    slots = _topics(person, item, purchase, mood)[: person.sentences]
+    sentences = [_pick(phrases[slot], generator).format(v=item.values[slot]) for slot in slots]
     opener = _pick(tone["opener"][mood], generator).format(type=item.type)
     closer = _pick(tone["closer"][mood], generator)
     return Review(
@@ -124,10 +121,8 @@ def ask_for_review(person: Person, item: Item, purchase: Purchase, generator: np
     phrases = language()
     ask = _pick(phrases["tones"][person.tone]["review"], generator).format(type=item.type)
     rating = _pick(phrases["bridges"][mood], generator).format(stars=phrases["stars"][purchase.rating])
-    hints = [
-        phrases["mention"][mood].format(v=item.values[slot], slot=phrases["slot_names"][slot])
-        for slot in _topics(person, item, purchase, mood)[:1]
-    ]
+    slots, names = _topics(person, item, purchase, mood)[:1], phrases["slot_names"]
+    hints = [phrases["mention"][mood].format(v=item.values[slot], slot=names[slot]) for slot in slots]
     return " ".join([ask, rating, *hints])
 
 

@@ -68,16 +68,12 @@ def make_world(config: WorldSettings, seed: int) -> World:
     for n in range(config.n_users):
         user_id = f"U{n + 1:04d}"
         generator = rng(seed, "synthetic", user_id)  # so a user is the same however many others there are
-        person, length = make_user(user_id, config, generator)
-        shopper = Shopper(person, items, shelves, generator, config.repurchase)
-        purchases = [shopper.buy(i / length) for i in range(length)]
-        times, segments = make_timeline(length, generator)
+        person, purchases, times, segments = _go_shopping(user_id, items, shelves, config, generator)
         people[user_id] = person
+        reviews = [write_review(person, items[p.asin], p, generator) for p in purchases]
         behaviors[user_id] = tuple(
-            Behavior(
-                parent_asin=p.asin, timestamp=t, review=write_review(person, items[p.asin], p, generator)
-            )
-            for p, t in zip(purchases, times, strict=True)
+            Behavior(parent_asin=purchase.asin, timestamp=time, review=review)
+            for purchase, time, review in zip(purchases, times, reviews, strict=True)
         )
         for split in ("train", "test"):
             # What an agent may know, as in ``Benchmark.history``: all before the first purchase of the split.
@@ -94,27 +90,31 @@ def make_world(config: WorldSettings, seed: int) -> World:
     return World(benchmark, Truth(items, people, truths))
 
 
-def make_user(user_id: str, config: WorldSettings, generator: np.random.Generator) -> tuple[Person, int]:
-    """Draw a person, and how many purchases they make."""
+def _go_shopping(
+    user_id: str, items, shelves, config: WorldSettings, generator: np.random.Generator, past_alone=False
+) -> tuple[Person, list[Purchase], list[int], list[str]]:
+    """Draw a person, what they buy (or their history of it alone), and the time and segment of all they buy.
+
+    Times increase strictly; segments are "history", "train" and "test".
+    """
     # Log-normal, since most people buy a little and a few buy a lot. Its mean of 34 lies between the 32 and
     # 38 behaviors that PersonalWAB counts (Table 2). An interest gets some six purchases to learn from.
     length = int(np.clip(generator.lognormal(np.log(28), 0.6), *config.history))
     if config.lengths == "uniform":
         length = int(generator.integers(config.history[0], config.history[1] + 1))
     n_interests = int(np.clip(round(length / 6 + generator.normal(0, 1)), *config.interests))
-    return make_person(user_id, n_interests, config.drift, generator), length
-
-
-def make_timeline(length: int, generator: np.random.Generator) -> tuple[list[int], list[str]]:
-    """Draw strictly increasing times, and the segment ("history", "train", "test") of each purchase."""
+    person = make_person(user_id, n_interests, config.drift, generator)
+    shopper = Shopper(person, items, shelves, generator, config.repurchase)
+    counts = chronological_split(length)
+    purchases = [shopper.buy(i / length) for i in range(counts[0] if past_alone else length)]
     times, segments = [], []
     # Whole minutes drawn without replacement: no two purchases at one time, so "before" is never in doubt.
-    for (segment, (start, end)), count in zip(WINDOWS.items(), chronological_split(length), strict=True):
+    for (segment, (start, end)), count in zip(WINDOWS.items(), counts, strict=True):
         times += sorted(
             int(t) for t in start + generator.choice((end - start) // 60_000, count, replace=False) * 60_000
         )
         segments += [segment] * count
-    return times, segments
+    return person, purchases, times, segments
 
 
 def _make_tasks(
@@ -162,10 +162,6 @@ def make_population(config: WorldSettings, n: int, seed: int) -> dict[str, tuple
     for i in range(n):
         stranger = f"P{i + 1:05d}"
         generator = rng(seed, "synthetic", stranger)
-        person, length = make_user(stranger, config, generator)
-        shopper = Shopper(person, items, shelves, generator, config.repurchase)
-        n_history, _, _ = chronological_split(length)
-        bought = [shopper.buy(i / length).asin for i in range(n_history)]
-        times, _ = make_timeline(length, generator)
-        population[stranger] = tuple(zip(times, bought, strict=False))
+        _, bought, times, _ = _go_shopping(stranger, items, shelves, config, generator, past_alone=True)
+        population[stranger] = tuple((time, each.asin) for time, each in zip(times, bought, strict=False))
     return population
