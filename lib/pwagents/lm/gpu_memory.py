@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pwagents.llm.folder import read_config
 from pwagents.lm.launch import free_memory
 from pwagents.portable import cpu_name
-from pwagents.settings import DpoSettings, PpoSettings
+from pwagents.settings import VLLM_MEMORY, DpoSettings, PpoSettings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
 GIB = 2**30
-VLLM_MEMORY = 0.3  # share of a GPU's memory that vLLM may take
 SCORED_AT_ONCE = 1024  # tokens of episodes whose logits exist at once (pwagents.rl.loss)
 TILE = 4096 * 32768  # tokens x vocabulary whose logits TRL's fine-tuning holds at once on a GPU (TRL 1.16)
 

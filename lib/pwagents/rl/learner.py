@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pwagents.files import seal
 from pwagents.llm.folder import point_to_base
-from pwagents.lm.gpu_memory import VLLM_MEMORY
 from pwagents.lm.load import hold_in_float32, load_model, with_adapter
 from pwagents.rl.loss import add_scoring, token_losses
 from pwagents.rl.rollout import Game, Rollout, loss_mask
 from pwagents.seeds import derive_seed
-from pwagents.settings import GrpoSettings, PpoSettings, RlSettings
+from pwagents.settings import VLLM_MEMORY, GrpoSettings, PpoSettings, RlSettings
 
 if TYPE_CHECKING:
     import torch

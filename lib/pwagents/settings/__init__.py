@@ -60,6 +60,7 @@ from pwagents.settings.shared import (
 from pwagents.settings.training import (
     BASE_MODELS,
     INSTALL_SMOLLM2,
+    VLLM_MEMORY,
     BaseSettings,
     Credit,
     DpoSettings,

