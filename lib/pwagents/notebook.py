@@ -126,15 +126,6 @@ class Run:
         options["note"] = f"{note} {self.notes(self.store)}".strip()
         return save_table(data, name, title=title, output_dir=self.output_dir, **options)
 
-    def show_outcomes(self, episodes: pd.DataFrame, name: str, by: Sequence[str]) -> None:
-        """Save and show how episodes ended, see :func:`count_ends`; print a line if all were scored."""
-        if len(counts := count_ends(episodes, by)):
-            _display(self.table(counts, name, title="How the episodes ended"))
-        else:
-            print(f"All {len(episodes):,} episodes were scored.")
-            for path in (self.output_dir / "tables").glob(f"{self.number}_{name}.*"):
-                path.unlink()  # an earlier run's
-
     def cost(self, estimate: pd.DataFrame, players: Players) -> None:
         """Show what language models will be asked, before it is paid for; a line if none is asked.
 
@@ -306,16 +297,7 @@ def settings_table(settings: NotebookSettings, changed: Mapping[str, Any]) -> Ht
 
 
 def outcomes(episodes: pd.DataFrame, by: Sequence[str]) -> None:
-    """Show how episodes ended, see :func:`count_ends`; a line if all were scored."""
-    counts = count_ends(episodes, by)
-    if counts.empty:
-        print(f"All {len(episodes):,} episodes were scored.")
-    else:
-        _display(render_table(counts, "outcomes", title="How the episodes ended"))
-
-
-def count_ends(episodes: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Count how episodes ended, by the columns ``by``; no row if all were scored and none went wrong.
+    """Show how episodes ended, by the columns ``by``; a line if all were scored and none went wrong.
 
     Among the scored are those that count 0 because the policy's model refused or the agent failed (``end``):
     each kind has a column if there are any.
@@ -327,7 +309,10 @@ def count_ends(episodes: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
         if failed.any():
             sums = failed.groupby([episodes[column] for column in by]).sum().rename(f"of these {what}")
             counts, went_wrong = counts.join(sums, on=list(by)), True
-    return counts if went_wrong else counts.iloc[:0]
+    if went_wrong:
+        _display(render_table(counts, "outcomes", title="How the episodes ended"))
+    else:
+        print(f"All {len(episodes):,} episodes were scored.")
 
 
 def find_commit() -> dict[str, Any]:

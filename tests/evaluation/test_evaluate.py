@@ -247,17 +247,36 @@ class ClientError(Exception):
     pass
 
 
-def test_what_is_down_is_tried_again_and_a_refusal_of_the_model_scores_0(play, played):
-    def down(state):
-        raise ClientError("no connection") from ConnectionRefusedError("refused")
+class BusyError(Exception):
+    """As clients of endpoints raise it for the status 429."""
 
+    status_code = 429
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_what_is_down_or_busy_is_tried_again_and_costs_no_task(play, played, tmp_path, busy):
+    is_down = [True]
+
+    def asking(state):
+        if is_down and busy:
+            raise BusyError("no answer")
+        if is_down:
+            raise ClientError("no answer") from ConnectionRefusedError("refused")
+        return search(state)
+
+    for n in (4, 8):  # the first task is tried, then all three are played
+        with pytest.raises(InfrastructureError, match=r"paused after 3 failures .* no answer"):
+            play(asking, tasks=3, output_dir=tmp_path)
+        assert len(played) == n
+    is_down.clear()
+    done = play(asking, tasks=3, output_dir=tmp_path)
+    assert not [record for record in done.records if record.trajectory.end == "error"]
+
+
+def test_a_refusal_of_the_agents_model_scores_0(play):
     def refusing(state):
         raise NotEvaluableError("content filter")
 
-    for n in (4, 8):  # the first task is tried, then all three are played
-        with pytest.raises(InfrastructureError, match=r"paused after 3 failures .* ClientError: no conn"):
-            play(down, tasks=3)
-        assert len(played) == n
     refused = play(refusing, tasks=3).records
     ends = {(r.outcome, r.trajectory.end, grade(r.trajectory).result_final) for r in refused}
     assert ends == {("scored", "refused", 0)} and refused[0].trajectory.message == "content filter"
@@ -276,27 +295,6 @@ def test_an_error_on_some_tasks_scores_0_with_its_reason_and_loses_no_other(play
     assert all(r.outcome == "scored" and len(r.trajectory.steps) == 1 for r in failed)
     assert all(grade(r.trajectory).function_accuracy == grade(r.trajectory).result_final == 0 for r in failed)
     assert all(r.trajectory.end == "steps" for r in done.records if r not in failed)
-
-
-class BusyError(Exception):
-    """As clients of endpoints raise it for the status 429."""
-
-    status_code = 429
-
-
-def test_an_endpoint_that_is_too_busy_for_the_agent_costs_no_task(play):
-    busy = [True]
-
-    def asking(state):
-        if busy and not state.session:
-            raise BusyError("too many requests")
-        return search(state)
-
-    with pytest.raises(InfrastructureError, match="too many requests"):
-        play(asking)
-    busy.clear()
-    done = play(asking)
-    assert not [record for record in done.records if record.trajectory.end == "error"]
 
 
 def test_files_of_names_that_are_written_alike_do_not_collide(play, folder):

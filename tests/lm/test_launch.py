@@ -22,7 +22,7 @@ CONFIGS = {"fsdp": "FSDP", "deepspeed": "DEEPSPEED", "ddp": "MULTI_GPU", "cpu": 
 # Of one length, so that shares of a batch weigh the same in any split.
 ROWS = [{"input_ids": [50 + i] * 4 + [60 + i] * 4, "labels": [-100] * 4 + [60 + i] * 4} for i in range(8)]
 PAIRS = [{"prompt": "red mug", "chosen": "yoga", "rejected": "lamp"}] * 4
-GRPO = {"max_steps": 10, "prompts_per_step": 2, "num_generations": 4, "eval_steps": 2, "stop_when_flat": True}
+GRPO = {"max_steps": 10, "prompts_per_step": 2, "num_generations": 4, "eval_steps": 2}
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(torch.cuda.is_available(), reason="written for a machine without GPUs"),

@@ -71,7 +71,7 @@ def test_batches_workers_and_seeds(tasks, roll):
 
 
 def test_each_token_has_its_mask_step_and_log_probability(tasks, roll, loaded):
-    hot = SHORT.changed(temperature=0.6, review_temperature=1.1)
+    hot = SHORT.changed(temperature=0.6)
     rollouts = roll(tasks, hot)
     for task, rollout in zip(tasks, rollouts, strict=True):
         n, steps = len(rollout.completion_ids), rollout.trajectory.steps
@@ -83,7 +83,7 @@ def test_each_token_has_its_mask_step_and_log_probability(tasks, roll, loaded):
         assert sum(cost.completion_tokens for cost in costs) == sum(rollout.mask)
         assert costs[0].prompt_tokens == len(rollout.prompt_ids) and {cost.calls for cost in costs} == {1}
         ids = [*rollout.prompt_ids, *rollout.completion_ids]
-        temperature = 1.1 if task.type == "review" else 0.6
+        temperature = 1.0 if task.type == "review" else 0.6
         expected = logprobs_of(loaded.model, ids, len(rollout.prompt_ids), temperature)
         expected = expected * torch.tensor(rollout.mask)
         torch.testing.assert_close(torch.tensor(rollout.logprobs), expected, atol=2e-5, rtol=0)

@@ -139,9 +139,9 @@ def test_each_step_earns_success_alignment_and_patience(case):
 
 def test_success_goes_by_the_rank_of_the_last_attempt():
     for rank in range(1, 11):
-        success = RewardSettings(success_rank=rank, recommendation_rank=11 - rank)
+        success = RewardSettings(success_rank=rank)
         for shown_at in range(1, 11):
-            for kind, needed in (("search", rank), ("recommend", 11 - rank)):
+            for kind, needed in (("search", rank), ("recommend", 10)):
                 _, trajectory = episode(1.0, 1 - (shown_at - 1) / 10, kind=kind)
                 assert has_succeeded(trajectory, success) == (shown_at <= needed)
         assert not has_succeeded(episode(1.0, 0.0)[1], success)

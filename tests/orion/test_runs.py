@@ -164,9 +164,7 @@ def test_the_ladder_chooses_the_fewest_questions_of_those_that_earn_most_on_trai
     assert count_questions(elsewhere(study, tmp_path)) == 2
 
 
-def test_the_ladder_is_of_the_teacher_by_rules_and_is_tried_where_it_teaches_and_no_number_is_set(
-    study, tmp_path
-):
+def test_the_ladder_is_of_the_teacher_by_rules_and_is_tried_where_it_teaches(study, tmp_path):
     here = elsewhere(study, tmp_path, players=study.settings.players.changed(teacher="openai:x"))
     here.model = lambda name: pytest.fail("a language model is asked")
     on_train, train = play_ladder(here, "train")
@@ -174,8 +172,6 @@ def test_the_ladder_is_of_the_teacher_by_rules_and_is_tried_where_it_teaches_and
     assert {*on_train.tasks} <= {*study.train_tasks} and {*on_test.tasks} <= {*study.test_tasks}
     assert {record.outcome for records in train.values() for record in records} == {"scored"}
     assert count_questions(here) == 0
-    set_here = study.settings.role_play.changed(questions=5)
-    assert count_questions(elsewhere(study, tmp_path, role_play=set_here)) == 5
 
 
 def test_baselines_of_several_models_are_one_table_and_nothing_is_played_twice(study, tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from trl.generation import vllm_generation
 from pwagents.errors import DataError
 from pwagents.files import seal
 from pwagents.llm.folder import read_model
+from pwagents.rl import learner
 from pwagents.rl.learner import Critic, Learner
 from pwagents.rl.log import append_row, open_log, read_curves, read_rows
 from pwagents.rl.train import train_policy
@@ -28,10 +29,10 @@ from . import game
 BOTH = pytest.mark.parametrize("method", ["grpo", "ppo"])
 
 # The gradient, written again: episode after episode, all logits, no packing, no padding.
-TWICE = {"epochs": 2, "minibatches": 2}
+TWICE = {"minibatches": 2}
 CASES = game.CIRCUMSTANCES["gradients"]
 HEAT = {"search": 0.7, "review": 1.2}
-PLAIN = {"prompts_per_step": 4, "num_generations": 4, "per_device_train_batch_size": 3, "max_grad_norm": 1e9}
+PLAIN = {"prompts_per_step": 4, "num_generations": 4, "per_device_train_batch_size": 3}
 
 
 def pay(episodes):
@@ -50,8 +51,8 @@ def by_group(rewards, config):
 
 
 def by_value(rewards, config):
-    """The same where the critic expects nothing yet: rewards still to come, discounted; normalized."""
-    advantages = rewards + config.gamma * config.lam * torch.stack([rewards[:, 1], torch.zeros(16)], 1)
+    """The same where the critic expects nothing yet: rewards still to come; normalized."""
+    advantages = rewards + torch.stack([rewards[:, 1], torch.zeros(16)], 1)
     return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
 
 
@@ -70,7 +71,10 @@ def scored(weights, episodes, types):
 
 
 @pytest.mark.parametrize(("method", "changed"), CASES.values(), ids=CASES)
-def test_the_gradient_of_each_update_is_that_of_an_independent_implementation(tmp_path, method, changed):
+def test_the_gradient_of_each_update_is_that_of_an_independent_implementation(
+    tmp_path, monkeypatch, method, changed
+):
+    monkeypatch.setattr(learner, "MAX_GRAD_NORM", 1e9)
     tasks = game.make_tasks(4)
     tasks = [t.model_copy(update={"type": "review"}) if i % 2 else t for i, t in enumerate(tasks)]
     given = game.SETTINGS | PLAIN | {"max_steps": 1, "save_steps": 0} | changed
@@ -99,32 +103,30 @@ def test_the_gradient_of_each_update_is_that_of_an_independent_implementation(tm
     rewards = torch.tensor(parts["price"]) + torch.tensor(parts["gift"])
     advantages = {"grpo": by_group, "ppo": by_value}[method](rewards, config)
     with torch.no_grad():
-        _, old, _ = scored([weights for weights, _ in updates[0]], episodes, types)  # the reference, too
-    orders = [rng(config.seed, "minibatches", "0", str(epoch), "0").permutation(4) for epoch in range(2)]
-    parts = np.concatenate(orders).reshape(4, 2) if config.minibatches == 2 else [np.arange(4)]
-    clipped, moved, apart = [], [], []
+        _, old, _ = scored([weights for weights, _ in updates[0]], episodes, types)
+    order = rng(config.seed, "minibatches", "0", "0", "0").permutation(4)
+    parts = order.reshape(2, 2) if config.minibatches == 2 else [np.arange(4)]
+    clipped, moved = [], []
     for pairs, part in zip(updates, parts, strict=True):
         model, logprobs, entropies = scored([weights for weights, _ in pairs], episodes, types)
-        ratio, above = (logprobs - old).exp(), old - logprobs
+        ratio = (logprobs - old).exp()
         goal, limit = ratio * advantages, ratio.clamp(0.8, 1.2) * advantages
-        losses = -torch.min(goal, limit) + config.beta * (above.exp() - above - 1)
-        losses = (losses - config.entropy_coef * entropies).view(4, 8)[part]
+        losses = (-torch.min(goal, limit) - config.entropy_coef * entropies).view(4, 8)[part]
         gradient = torch.autograd.grad(losses.mean(), model.parameters())
         for ours, (_, own) in zip(gradient, pairs, strict=True):
             torch.testing.assert_close(own, ours, rtol=1e-4, atol=1e-7)
-        logged = (limit < goal - 1e-9).float(), ratio - 1 - ratio.log(), above.exp() - above - 1
-        for means, values in zip((clipped, moved, apart), logged, strict=True):
+        logged = (limit < goal - 1e-9).float(), ratio - 1 - ratio.log()
+        for means, values in zip((clipped, moved), logged, strict=True):
             means.append(values.view(4, 8)[part].mean().item())
     assert max(float(own.abs().max()) for pairs in updates for _, own in pairs) > 1e-3
     (row,) = read_rows(tmp_path / "log.jsonl")
     assert row["clip_fraction"] == pytest.approx(np.mean(clipped))
     assert row["approx_kl"] == pytest.approx(np.mean(moved), rel=1e-3, abs=1e-6)
-    assert row["kl"] == pytest.approx(np.mean(apart) if config.beta else 0, rel=1e-3, abs=1e-6)
     assert (row["clip_fraction"] > 0) == (row["approx_kl"] > 1e-6) == (len(updates) > 1)
 
 
 @BOTH
-@pytest.mark.parametrize("updates", [{}, TWICE | {"learning_rate": 2e-3}])
+@pytest.mark.parametrize("updates", [{"learning_rate": 1e-2}, TWICE | {"learning_rate": 5e-3}])
 def test_the_bandit_is_learned(tmp_path, method, updates):
     changed = {"max_steps": 40, "save_steps": 0, "eval_steps": 20} | updates
     out = game.train(
@@ -135,7 +137,7 @@ def test_the_bandit_is_learned(tmp_path, method, updates):
     assert [row["step"] for row in rows] == list(range(41))
     assert [row["step"] for row in rows if "eval_c" in row] == [0, 20, 40]
     assert rows[-1]["reward"] > 0.9 > rows[1]["reward"] and rows[1]["entropy"] > rows[-1]["entropy"] > 0
-    logged = {"kl", "approx_kl", "clip_fraction", "grad_norm", "asks", "turns", "tokens", "seconds"}
+    logged = {"approx_kl", "clip_fraction", "grad_norm", "asks", "turns", "tokens", "seconds"}
     assert logged <= rows[1].keys()
 
 
@@ -161,13 +163,12 @@ def test_an_adapter_learns_is_all_that_is_saved_and_the_next_stage_goes_on_with_
     base = {name.replace(".base_layer", ""): w for name, w in learned.get_base_model().state_dict().items()}
     assert all(torch.equal(base[name], w) for name, w in begun.state_dict().items())
 
-    lora |= {"max_steps": 3, "beta": 10.0, "learning_rate": 1e-3}
+    lora |= {"max_steps": 3, "learning_rate": 1e-3}
     second = game.train(method, tmp_path / "second", first, game.BANDIT, **lora)
     rows = read_rows(tmp_path / "second" / "log.jsonl")
-    assert rows[0]["kl"] == pytest.approx(0, abs=1e-6), "the reference is the first stage's policy"
-    assert 0 < rows[-1]["kl"] < 0.1 and rows[0]["reward"] > 0.8
+    assert rows[0]["reward"] > 0.8
     names = {path.name for path in second.iterdir()}
-    assert "adapter_config.json" in names and "ref" not in names
+    assert "adapter_config.json" in names
 
 
 @pytest.fixture
@@ -192,10 +193,11 @@ def engines(monkeypatch):
 
 
 def test_vllm_plays_with_the_weights_of_each_step_and_its_tokens_count_by_what_the_trainer_thinks(
-    tmp_path, engines
+    tmp_path, engines, monkeypatch
 ):
     """Its log-probabilities are told too low by some nats."""
-    norms, changed = [], {"max_steps": 1, "eval_steps": 1, "save_steps": 0, "max_grad_norm": 1e9}
+    monkeypatch.setattr(learner, "MAX_GRAD_NORM", 1e9)
+    norms, changed = [], {"max_steps": 1, "eval_steps": 1, "save_steps": 0}
     for off in (0.0, math.log(2), math.log(50)):
 
         def play(model, tasks, seed, off=off):
@@ -220,21 +222,14 @@ def test_what_vllms_sync_leaves_of_the_base_is_put_right(tmp_path, engines):
     assert all(torch.equal(weights, before[weights.data_ptr()]) for weights in base)
 
 
-def test_the_critic_comes_to_foresee_returns():
+def test_the_critic_comes_to_foresee_returns(monkeypatch):
+    monkeypatch.setattr(learner, "CRITIC_LEARNING_RATE", 3e-3)
     features = torch.randn(256, 16, generator=torch.Generator().manual_seed(0))
     returns = features[:, 0] - 2 * features[:, 1]
-    critic = Critic(16, PpoSettings(max_steps=1, value_learning_rate=3e-3), Accelerator(cpu=True))
+    critic = Critic(16, Accelerator(cpu=True))
     assert not critic.values(features).any()  # it expects nothing at first
     explained = [critic.fit(features, returns, seed) for seed in range(30)]
     assert explained[0] == pytest.approx(0, abs=1e-6) and explained[-1] > 0.95
-
-
-def test_the_critic_may_begin_before_the_policy(tmp_path):
-    before = game.make_model().state_dict()
-    after = load_file(game.train("ppo", tmp_path, max_steps=3, value_warmup_steps=3) / "model.safetensors")
-    assert after.keys() <= before.keys() and all(torch.equal(before[name], after[name]) for name in after)
-    rows = read_rows(tmp_path / "log.jsonl")
-    assert rows[0]["explained"] == pytest.approx(0, abs=1e-6) != rows[2]["explained"]
 
 
 # What a step took is no part of what it did.
@@ -284,7 +279,7 @@ def test_a_killed_run_ends_with_the_same_weights_and_log_and_is_not_run_again(tm
 def test_a_run_stops_where_the_evaluated_return_is_flat_also_when_it_is_taken_up_again(
     tmp_path, method, monkeypatch
 ):
-    flat = {"max_steps": 20, "eval_steps": 2, "stop_when_flat": True}
+    flat = {"max_steps": 20, "eval_steps": 2}
     returns = [0.1, 0.2, 0.3, 0.3, 0.2, *[0.3] * 20]  # after steps 0, 2, 4 ...
 
     def measured(values):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pwagents.llm.folder import read_config
 from pwagents.lm.launch import free_memory
 from pwagents.portable import cpu_name
-from pwagents.settings import DpoSettings
+from pwagents.settings import VLLM_MEMORY, DpoSettings, PpoSettings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -120,11 +120,10 @@ def needed(network: "PreTrainedModel", plan: Plan, device: Device) -> int:
     adapter += sum(p.numel() for name, p in network.named_parameters() if {*name.split(".")} & whole)
     trained = 16 * (adapter or parameters)
     frozen = held * parameters if adapter else 0
-    reference = held * parameters if getattr(settings, "beta", 0) and not adapter else 0
-    standing = (frozen + trained + reference) // shards
+    standing = (frozen + trained) // shards
     if plan.value("use_vllm", False):
-        standing += int(plan.value("vllm_gpu_memory_utilization", 0.3) * device.total)
-    if plan.value("value_epochs", 0):
+        standing += int(VLLM_MEMORY * device.total)
+    if isinstance(settings, PpoSettings):
         # PPO's critic, one hidden layer, and what it reads of all tokens of a step, in float32.
         read = settings.episodes // settings.n_gpus * plan.max_length
         standing += 16 * config.hidden_size**2 + 4 * read * config.hidden_size

@@ -30,14 +30,13 @@ class OrionGame:
         settings: what the study is made of, in each process that trains.
         reward: what the training pays.
         log_tasks: tasks of validation users, drawn at random, that the evaluations of the log are on; 0: all.
-        temperature, review_temperature: at which turns are sampled, but for ``greedy``.
+        temperature: at which turns are sampled, but those of reviews and for ``greedy``.
     """
 
     settings: OrionSettings
     reward: RewardSettings
     log_tasks: int
     temperature: float
-    review_temperature: float
     greedy: bool = False
 
     @cached_property
@@ -55,9 +54,7 @@ class OrionGame:
 
     def play(self, model: Any, tokenizer: Any, tasks: Sequence[Task], seed: int) -> list[Rollout]:
         """Play one episode of each task."""
-        heat = {"temperature": self.temperature, "review_temperature": self.review_temperature}
-        decoding = self.settings.decoding
-        decoding = decoding.greedy if self.greedy else decoding.changed(**heat)
+        decoding = self.settings.decoding.changed(temperature=0.0 if self.greedy else self.temperature)
         return play_rollouts(model, tokenizer, tasks, self.start, decoding, seed)
 
     def rewards(self, episodes: Sequence[Episode]) -> dict[str, list[list[float]]]:

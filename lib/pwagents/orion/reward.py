@@ -2,8 +2,8 @@
 
 - Task: 1 at the last step of an episode that succeeded, 0 otherwise (the paper's reward scaling is 1.0).
   What success is the paper leaves open. Here the last attempt counts, which is what the user is left with: a
-  search must show the target at ``success_rank`` or better, a recommendation at ``recommendation_rank``, and
-  a review be as near to the real one as ``review_success`` says.
+  search must show the target at ``success_rank`` or better, a recommendation among its ten (most requests for
+  one say little), and a review be as near to the real one as ``review_success`` says.
 - Alignment: the judge's score in [-1, 1] of each action against its belief state.
 - Patience, ours: what each question costs; 0 as the paper has it, for whom a neutral action scores 0.
 
@@ -26,6 +26,8 @@ from pwagents.shop.score import attempts
 if TYPE_CHECKING:
     from pwagents.orion.experiment import OrionRuns
     from pwagents.store import Episode as StoredEpisode
+
+RECOMMENDATION_RANK = 10  # a recommendation succeeds with the target at this rank or better
 
 
 class Rewards:
@@ -76,7 +78,7 @@ def has_succeeded(trajectory: Trajectory, success: Success) -> bool:
         return False
     if trajectory.type == "review":
         return results[-1] >= success.review_success
-    rank = success.success_rank if trajectory.type == "search" else success.recommendation_rank
+    rank = success.success_rank if trajectory.type == "search" else RECOMMENDATION_RANK
     # Result accuracy is 1 - (r - 1) / 10. Compared half way to the next rank, rounding cannot decide.
     return results[-1] > 1 - (rank - 0.5) / 10
 

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 REVIEW_TOKENS = 512  # as long as the published scorer reads a review
 Users = tuple[str, ...]  # their ids
 
+# Of the users to train on, held out from all training: its progress is measured on them.
+VALIDATION = 0.05
+
 
 def load_world(settings: OrionSettings, model: Models) -> "tuple[Benchmark, Truth | None, Users, Users]":
     """Return all users with the instructions of the settings, who of them is held out, who is trained on.
@@ -145,7 +148,7 @@ class Study:
         self.date = parting_date(to_train, to_test, first_task)
         before = [task for task in to_train if task.timestamp < self.date]
         users = list(dict.fromkeys(task.user_id for task in before))
-        validated = frozenset(users[-max(1, round(settings.study.validation * len(users))) :])
+        validated = frozenset(users[-max(1, round(VALIDATION * len(users))) :])
         self.train_tasks = tuple(task for task in before if task.user_id not in validated)
         self.validation_tasks = tuple(task for task in before if task.user_id in validated)
         later = [task for task in to_test if first_task(task.user_id) >= self.date]
@@ -230,7 +233,7 @@ class Study:
             "held_out": len(self.held_out),
             "seed": self.seed,
             "instructions": settings.study.instructions,
-            "validation": settings.study.validation,
+            "validation": VALIDATION,
             "alpha": settings.study.alpha,
             "l_c": settings.study.l_c,
             "micro_profiles": settings.study.micro_profiles,

@@ -53,11 +53,11 @@ RL = (
 def count_questions(study: Study) -> int:
     """Return how many questions the teacher by rules asks, at most, fixed before any test task is played.
 
-    Where no number is set, it is that of ``role_play.ladder`` with the highest return on train tasks, in the
-    mean of the types of tasks; of those that are as good the fewest.
+    It is the number of ``role_play.ladder`` with the highest return on train tasks, in the mean of the types
+    of tasks; of those that are as good the fewest. A language model asks as it likes: 0.
     """
-    if not are_questions_tried(study.settings):
-        return study.settings.role_play.questions or 0
+    if study.settings.players.teacher != "offline":
+        return 0
     runs, rungs = play_ladder(study, "train")
     rows = [
         (n, record.type, value)
@@ -67,11 +67,6 @@ def count_questions(study: Study) -> int:
     frame = pd.DataFrame(rows, columns=["questions", "type", "return"])
     returns = frame.groupby(["questions", "type"])["return"].mean()
     return int(returns.groupby("questions").mean().idxmax())
-
-
-def are_questions_tried(settings: OrionSettings) -> bool:
-    """Return whether the ladder says how much the teacher asks: it is rules, and no number is set."""
-    return settings.role_play.questions is None and settings.players.teacher == "offline"
 
 
 def play_ladder(study: Study, split: Split) -> tuple[OrionRuns, dict[int, list[Episode]]]:
@@ -142,8 +137,7 @@ def fine_tuned(study: Study, start: Path, kept: Sequence[Played], settings: SftS
 
 def game_of(settings: ReinforcedNotebook, config: RlSettings) -> OrionGame:
     """Return what a policy is trained on."""
-    plays = {name: getattr(config, name) for name in ("temperature", "review_temperature")}
-    return OrionGame(settings, settings.paid, settings.rl.log_tasks, **plays)
+    return OrionGame(settings, settings.paid, settings.rl.log_tasks, config.temperature)
 
 
 def reinforced(
@@ -161,7 +155,7 @@ def reinforced(
     judge = role_facts(settings.players, "judge")
     if judge != "offline":
         judge |= {"prompt": hash_of(prompts())}
-    aside = {"workers", "temperature", "review_temperature"}  # the temperatures are those of ``config``
+    aside = {"workers", "temperature"}  # the temperature is that of ``config``
     facts = {
         "start": LocalModel(start).name,
         "study": study.facts,

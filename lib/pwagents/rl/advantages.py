@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pwagents.rl.rollout import Played, Rollout, loss_mask
-from pwagents.settings import Credit, GrpoSettings, PpoSettings, Scale
+from pwagents.settings import Credit, GrpoSettings, Scale
 
 _EPSILON = 1e-4  # added to the standard deviation, as TRL does
 
@@ -22,8 +22,7 @@ def token_advantages(played: Played, config: GrpoSettings) -> np.ndarray:
     per_step: list[np.ndarray] = []
     for i in range(0, len(played.rollouts), config.num_generations):
         group = slice(i, i + config.num_generations)
-        how = (config.credit, config.gamma, config.scale_rewards)
-        per_step += group_advantages(played.rewards[group], *how)
+        per_step += group_advantages(played.rewards[group], config.credit, config.scale_rewards)
     return np.array(
         [
             steps[turn]
@@ -35,14 +34,14 @@ def token_advantages(played: Played, config: GrpoSettings) -> np.ndarray:
 
 
 def group_advantages(
-    rewards: Sequence[Sequence[float]], credit: Credit = "episode", gamma: float = 1.0, scale: Scale = "group"
+    rewards: Sequence[Sequence[float]], credit: Credit = "episode", scale: Scale = "group"
 ) -> list[np.ndarray]:
     """Compare the episodes of one group, all of the same task (Guo et al. 2025; Orion, Algorithm 1, line 11).
 
     ``episode``: the return is the sum of R_t; every step of an episode has the same advantage,
     (return - group's mean) / (group's standard deviation + 1e-4), the standard deviation with n - 1.
 
-    ``turn``: step t is judged by what was still to come, G_t = R_t + gamma R_t+1 + ..., against the group's
+    ``turn``: step t is judged by what was still to come, G_t = R_t + R_t+1 + ..., against the group's
     mean of G_t, in which an episode that was over before step t counts as 0: nothing more came. So step 0 is
     compared as whole episodes are, and a step that one episode alone reached still has something to be
     compared with. All steps of the group share one scale, the root of the squared differences' sum over
@@ -63,7 +62,7 @@ def group_advantages(
         # Episodes that are over earn 0: the table of (episodes, steps) is filled up with it.
         table = np.zeros((len(rewards), max(map(len, rewards))))
         for i, steps in enumerate(rewards):
-            table[i, : len(steps)] = returns_to_go(steps, gamma)
+            table[i, : len(steps)] = returns_to_go(steps)
         shifted = table - table[0]
         difference = shifted - shifted.mean(axis=0)  # exactly 0 where all are equal
         taken = [difference[i, : len(steps)] for i, steps in enumerate(rewards)]
@@ -81,26 +80,23 @@ def group_advantages(
     return [np.full(len(steps), value) for steps, value in zip(rewards, advantages, strict=True)]
 
 
-def returns_to_go(rewards: Sequence[float], gamma: float) -> np.ndarray:
-    """Return G_t = R_t + gamma G_t+1 of each step."""
+def returns_to_go(rewards: Sequence[float]) -> np.ndarray:
+    """Return G_t = R_t + G_t+1 of each step."""
     earned, total = np.zeros(len(rewards)), 0.0
     for t in reversed(range(len(rewards))):
-        total = rewards[t] + gamma * total
+        total += rewards[t]
         earned[t] = total
     return earned
 
 
-def critic_advantages(
-    played: Played, values: Sequence[float], config: PpoSettings
-) -> tuple[np.ndarray, np.ndarray]:
+def critic_advantages(played: Played, values: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """Return PPO's advantages (GAE) and the returns of all learned tokens, episode after episode.
 
     Advantages are less their mean and divided by their deviation: over all that this process played, as PPO
     is mostly run, and not within a task, so that whether all episodes of a task went well still counts.
 
-    Returns, which the critic is fitted to, are what was really still to come, whatever lambda the advantages
-    have (Yuan et al. 2025, "decoupled GAE"): a critic that is told its own forecasts learns slowly what
-    early tokens lead to.
+    Returns, which the critic is fitted to, are what was really still to come: a critic that is told its own
+    forecasts learns slowly what early tokens lead to.
 
     Args:
         values: (tokens,) of the critic.
@@ -108,8 +104,8 @@ def critic_advantages(
     rewards = [sampled_rewards(*pair) for pair in zip(played.rollouts, played.rewards, strict=True)]
     parts = np.split(np.asarray(values, float), np.cumsum([len(episode) for episode in rewards])[:-1])
     pairs = zip(rewards, parts, strict=True)
-    advantages = np.concatenate([gae(*pair, config.gamma, config.lam) for pair in pairs])
-    returns = np.concatenate([returns_to_go(episode, config.gamma) for episode in rewards])
+    advantages = np.concatenate([gae(*pair) for pair in pairs])
+    returns = np.concatenate([returns_to_go(episode) for episode in rewards])
     return (advantages - advantages.mean()) / (advantages.std(ddof=1) + 1e-8), returns
 
 
@@ -120,8 +116,10 @@ def sampled_rewards(rollout: Rollout, rewards: Sequence[float]) -> list[float]:
     return [rewards[t] if t != after else 0.0 for t, after in zip(turns, following, strict=True)]
 
 
-def gae(rewards: Sequence[float], values: Sequence[float], gamma: float, lam: float) -> np.ndarray:
-    """Return the generalized advantage estimation over one episode's sampled tokens (Schulman et al. 2016).
+def gae(rewards: Sequence[float], values: Sequence[float]) -> np.ndarray:
+    """Return the generalized advantages of one episode's sampled tokens (Schulman et al. 2016), lambda 1.
+
+    They are :func:`returns_to_go` less the values, but for rounding.
 
     Tokens of answers are no time steps: the next state of a turn's last token is the first token of the next
     turn. After the last token nothing more is earned.
@@ -129,12 +127,9 @@ def gae(rewards: Sequence[float], values: Sequence[float], gamma: float, lam: fl
     Args:
         rewards: :func:`sampled_rewards`.
         values: the critic's value before each of these tokens.
-        gamma, lam: discount and lambda per sampled token. With lambda 1 the advantage is
-            :func:`returns_to_go` less the value.
     """
     advantages, following, next_value = np.zeros(len(rewards)), 0.0, 0.0
     for i in reversed(range(len(rewards))):
-        surprise = rewards[i] + gamma * next_value - values[i]
-        following = surprise + gamma * lam * following
+        following += rewards[i] + next_value - values[i]
         advantages[i], next_value = following, values[i]
     return advantages

@@ -1,7 +1,5 @@
 """What learns: the policy with its optimizer, and PPO's critic; placed where they compute."""
 
-import copy
-import math
 import os
 import shutil
 from collections.abc import Sequence
@@ -15,12 +13,18 @@ from pwagents.lm.load import hold_in_float32, load_model, with_adapter
 from pwagents.rl.loss import add_scoring, token_losses
 from pwagents.rl.rollout import Game, Rollout, loss_mask
 from pwagents.seeds import derive_seed
-from pwagents.settings import GrpoSettings, PpoSettings, RlSettings
+from pwagents.settings import VLLM_MEMORY, GrpoSettings, PpoSettings, RlSettings
 
 if TYPE_CHECKING:
     import torch
     from accelerate import Accelerator
 
+# Of both methods; Orion prints none.
+MAX_GRAD_NORM = 1.0  # the gradient is scaled down to it
+VLLM_LENGTH = 8192  # tokens of an episode that vLLM has room for, prompt included
+# Of PPO's critic, whose learning rate does not fall.
+CRITIC_LEARNING_RATE = 1e-3
+CRITIC_EPOCHS = 4  # passes over a step's tokens, four updates each
 _TRUST = 3.0  # what a token of vLLM's counts at most, where it is likelier to the trainer (as in TRL)
 
 
@@ -28,14 +32,12 @@ def make_accelerator(config: RlSettings) -> "Accelerator":
     """Return where and how a training computes.
 
     Raises:
-        ValueError: a step's tasks cannot be divided as the settings say, or ``beta`` meets fsdp.
+        ValueError: a step's tasks cannot be divided as the settings say.
     """
     import torch
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 
-    if config.beta and config.n_gpus > 1 and config.sharding == "fsdp":
-        raise ValueError("beta: the model at the start is not sharded; expected sharding ddp, or beta 0")
     AcceleratorState._reset_state()  # a training before may have had another precision; as transformers does
     on_gpu = torch.cuda.is_available()
     accelerator = Accelerator(
@@ -60,7 +62,6 @@ class Batch(NamedTuple):
         scored: true for the tokens to learn from.
         temperatures: (episodes,) at which they were sampled.
         old: log-probabilities before the policy moved; None where it moves once, by fresh episodes.
-        reference: those of the model at the start; None without one.
         trust: what a token counts that vLLM sampled; None where the model itself played.
     """
 
@@ -68,7 +69,6 @@ class Batch(NamedTuple):
     scored: "torch.Tensor"
     temperatures: "torch.Tensor"
     old: "torch.Tensor | None" = None
-    reference: "torch.Tensor | None" = None
     trust: "torch.Tensor | None" = None
 
     def spread(self, values: Any) -> "torch.Tensor":
@@ -80,7 +80,7 @@ class Batch(NamedTuple):
 
 
 class Learner:
-    """The policy, what it is held back to, and their optimizers.
+    """The policy, its optimizer, and PPO's critic.
 
     Attributes:
         critic: PPO's; None with GRPO.
@@ -99,20 +99,13 @@ class Learner:
             policy.activation_checkpointing_enable()
         trained = hold_in_float32(policy)
         named = policy.named_parameters(remove_duplicate=False)
-        frozen = {name: weights for name, weights in named if not weights.requires_grad}
-        self.reference = None
-        if config.beta:
-            # What is not trained is the same in both, and held once.
-            reference = copy.deepcopy(policy, {id(weights): weights for weights in frozen.values()}).eval()
-            self.reference = add_scoring(reference).to(accelerator.device)  # prepared, it would be saved
+        frozen = {name for name, weights in named if not weights.requires_grad}
         optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, weight_decay=0.0, fused=True)
-        is_ppo = isinstance(config, PpoSettings)
-        steps = config.max_steps - (config.value_warmup_steps if is_ppo else 0)
-        warmup = math.ceil(config.warmup_steps * (steps if config.warmup_steps < 1 else 1))
-        self.schedule = get_scheduler(config.lr_scheduler_type, optimizer, warmup, steps)
+        self.schedule = get_scheduler("linear", optimizer, 0, config.max_steps)
         self.policy, self.optimizer = accelerator.prepare(add_scoring(policy), optimizer)
         self.policy.eval()  # nothing drops out while it plays and looks back: :meth:`update` alone trains
-        self.critic = Critic(policy.config.hidden_size, config, accelerator) if is_ppo else None
+        is_ppo = isinstance(config, PpoSettings)
+        self.critic = Critic(policy.config.hidden_size, accelerator) if is_ppo else None
         accelerator.register_for_checkpointing(self.schedule)
 
         def leave_out(models, weights, folder):  # of a checkpoint: what is not trained
@@ -132,8 +125,8 @@ class Learner:
                 accelerator.unwrap_model(self.policy),
                 accelerator,
                 None,  # prompts are tokens already
-                gpu_memory_utilization=config.vllm_gpu_memory_utilization,
-                max_model_length=config.vllm_max_model_length,
+                gpu_memory_utilization=VLLM_MEMORY,
+                max_model_length=VLLM_LENGTH,
                 max_num_seqs=config.episodes // accelerator.num_processes,
             )
 
@@ -149,7 +142,7 @@ class Learner:
         return self._vllm.llm
 
     def look_back(self, rollouts: Sequence[Rollout]) -> Batch:
-        """Return the episodes as tensors, and what the models say to them before the policy moves."""
+        """Return the episodes as tensors, and what the policy says to them before it moves."""
         import torch
 
         # Tokens, which of them are learned from, and at which log-probabilities these were sampled.
@@ -164,19 +157,14 @@ class Learner:
         ids, scored, sampled = ids.to(device), scored.to(device), sampled.to(device)
         batch = Batch(ids, scored, torch.tensor([r.temperature for r in rollouts], device=device))
 
-        def read(model) -> list["torch.Tensor"]:
+        if self.critic or self._vllm or config.minibatches > 1:
             with torch.no_grad(), self.accelerator.autocast():
                 parts = [
-                    model(ids[rows], scored=scored[rows], temperatures=batch.temperatures[rows])
+                    self.policy(ids[rows], scored=scored[rows], temperatures=batch.temperatures[rows])
                     for rows in torch.arange(len(ids)).split(config.per_device_train_batch_size)
                 ]
-            return [torch.cat(column).float() for column in zip(*parts, strict=True)]
-
-        if self.critic or self._vllm or config.epochs * config.minibatches > 1:
-            logprobs, _, self.features = read(self.policy)
+            logprobs, _, self.features = (torch.cat(column).float() for column in zip(*parts, strict=True))
             batch = batch._replace(old=batch.spread(logprobs))
-        if self.reference is not None:
-            batch = batch._replace(reference=batch.spread(read(self.reference)[0]))
         if self._vllm:
             # Its probabilities differ a little from the trainer's, as if an older policy had played.
             batch = batch._replace(trust=(batch.old - sampled).exp().clamp(max=_TRUST))
@@ -194,15 +182,12 @@ class Learner:
         config, accelerator = self.config, self.accelerator
         lengths = batch.scored.sum(1)
         n = lengths[rows].sum()
-        if config.loss_type == "dapo":
-            # Gradients are averaged over processes: each one's sum is divided by the mean number of tokens.
-            weights = (1 / accelerator.reduce(n.float(), "mean")).expand(len(lengths))
-        else:
-            weights = 1 / (len(rows) * lengths.float())
+        # Gradients are averaged over processes: each one's sum is divided by the mean number of tokens.
+        weight = 1 / accelerator.reduce(n.float(), "mean")
         # An episode without an advantage, where nothing else counts, is read for the log alone. Several
         # processes have to read equally often: they exchange something each time.
-        all_move = bool(config.beta or config.entropy_coef) or accelerator.num_processes > 1
-        sums = dict.fromkeys(("loss", "entropy", "kl", "clip_fraction", "approx_kl"), 0.0)
+        all_move = bool(config.entropy_coef) or accelerator.num_processes > 1
+        sums = dict.fromkeys(("loss", "entropy", "clip_fraction", "approx_kl"), 0.0)
         parts = rows.split(config.per_device_train_batch_size)
         self.policy.train()  # else nothing is computed again, and all activations are kept
         for part in parts:
@@ -216,18 +201,18 @@ class Learner:
                     given = {"scored": scored, "temperatures": batch.temperatures[chosen]}
                     with torch.set_grad_enabled(learns):
                         logprobs, entropies, _ = self.policy(batch.ids[chosen], **given)
-                    old, reference, trust, gain = (
+                    old, trust, gain = (
                         each if each is None else each[chosen][scored] for each in (*batch[3:], advantages)
                     )
                     old = logprobs.detach() if old is None else old
                     gain = gain if trust is None else gain * trust
-                    losses = token_losses(logprobs, entropies, old, gain, reference, config)
-                    loss = losses.loss * weights[chosen][:, None].expand_as(scored)[scored]
+                    losses = token_losses(logprobs, entropies, old, gain, config.entropy_coef)
+                    loss = losses.loss * weight
                     if learns:
                         accelerator.backward(loss.sum())
                     of_all = losses._replace(loss=loss.detach() * n)._asdict()
                     sums = {name: value + float(of_all[name].sum()) for name, value in sums.items()}
-        norm = accelerator.clip_grad_norm_(self.policy.parameters(), config.max_grad_norm)
+        norm = accelerator.clip_grad_norm_(self.policy.parameters(), MAX_GRAD_NORM)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.policy.eval()
@@ -282,15 +267,15 @@ class Critic:
     state says enough about how an episode stands.
     """
 
-    def __init__(self, hidden_size: int, config: PpoSettings, accelerator: "Accelerator"):
+    def __init__(self, hidden_size: int, accelerator: "Accelerator"):
         import torch
         from torch import nn
 
-        self.config, self.accelerator = config, accelerator
+        self.accelerator = accelerator
         net = nn.Sequential(nn.Linear(hidden_size, hidden_size), nn.Tanh(), nn.Linear(hidden_size, 1))
         nn.init.zeros_(net[2].weight)
         nn.init.zeros_(net[2].bias)
-        optimizer = torch.optim.AdamW(net.parameters(), lr=config.value_learning_rate, weight_decay=0.0)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=CRITIC_LEARNING_RATE, weight_decay=0.0)
         self.net, self.optimizer = accelerator.prepare(net, optimizer)
 
     def values(self, features: "torch.Tensor") -> "torch.Tensor":
@@ -301,7 +286,7 @@ class Critic:
             return self.net(features)[:, 0]
 
     def fit(self, features: "torch.Tensor", returns: Any, seed: int) -> float:
-        """Fit the values to the returns (tokens,) by squared error, ``value_epochs`` passes of four updates.
+        """Fit the values to the returns (tokens,) by squared error, in :data:`CRITIC_EPOCHS` passes.
 
         Returns:
             The explained variance: the share of the returns' variance that the values foresaw before.
@@ -312,7 +297,7 @@ class Critic:
         missed = returns - self.values(features)
         explained = 1 - float(missed.var() / returns.var().clamp(min=1e-8))
         chance = torch.Generator().manual_seed(seed)
-        for _ in range(self.config.value_epochs):
+        for _ in range(CRITIC_EPOCHS):
             for part in torch.randperm(len(returns), generator=chance).tensor_split(4):
                 self.optimizer.zero_grad()
                 loss = (self.net(features[part])[:, 0] - returns[part]).square().mean() / 2

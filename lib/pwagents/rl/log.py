@@ -44,7 +44,7 @@ def append_row(folder: Path, row: Row) -> None:
         if not math.isfinite(row.get(name, 0.0)):
             raise RuntimeError(
                 f"training diverged: {name} is {row[name]} at step {row['step']}; take a lower "
-                f"learning rate or a smaller max_grad_norm, in a new folder"
+                f"learning rate, in a new folder"
             )
     with open(folder / LOG, "a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")

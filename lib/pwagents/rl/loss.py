@@ -9,11 +9,11 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pwagents.lm.packed import states_before
-from pwagents.settings import RlSettings
 
 if TYPE_CHECKING:
     import torch
 
+EPSILON = 0.2  # how far the ratio of new to old probability may leave 1 (Orion, 5.1)
 _CHUNK = 1024  # tokens whose logits are held at once
 
 
@@ -24,14 +24,12 @@ class TokenLosses(NamedTuple):
         loss: to be minimized.
         clip_fraction: 1 where the limit is the smaller goal, so that the token no longer moves the policy.
         approx_kl: how far the policy is from the one that played, as r - 1 - log r of the ratio r.
-        kl: the same of policy and reference; 0 without one.
         entropy: of the policy, in nats.
     """
 
     loss: "torch.Tensor"
     clip_fraction: "torch.Tensor"
     approx_kl: "torch.Tensor"
-    kl: "torch.Tensor"
     entropy: "torch.Tensor"
 
 
@@ -40,33 +38,26 @@ def token_losses(
     entropies: "torch.Tensor",
     old: "torch.Tensor",
     advantages: "torch.Tensor",
-    reference: "torch.Tensor | None",
-    config: RlSettings,
+    entropy_coef: float = 0.0,
 ) -> TokenLosses:
-    """The clipped surrogate (Schulman et al. 2017), the divergence from the reference and the entropy.
-
-    The divergence is estimated as GRPO does (Shao et al. 2024): always positive.
+    """Return the clipped surrogate (Schulman et al. 2017), with the weighted entropy.
 
     Args:
         logprobs, entropies, old, advantages: (tokens,); ``old`` of the policy that played.
-        reference: (tokens,) log-probabilities of the model at the start, where ``config.beta`` asks for it.
+        entropy_coef: weight of the entropy, which is added to the goal.
     """
     import torch
 
     # The smaller of both: a token gains nothing by moving farther than epsilon in the direction that its
     # advantage says, but what moved the wrong way is brought back from anywhere.
     ratio = (logprobs - old).exp()
-    limited = ratio.clamp(1 - config.epsilon, 1 + config.epsilon)
+    limited = ratio.clamp(1 - EPSILON, 1 + EPSILON)
     goal, limit = ratio * advantages, limited * advantages
-    loss, kl = -torch.min(goal, limit), torch.zeros_like(logprobs)
-    if reference is not None:
-        above = reference - logprobs
-        kl = above.exp() - above - 1
-        loss = loss + config.beta * kl
-    if config.entropy_coef:
-        loss = loss - config.entropy_coef * entropies
+    loss = -torch.min(goal, limit)
+    if entropy_coef:
+        loss = loss - entropy_coef * entropies
     moved = ratio - 1 - (logprobs - old)
-    return TokenLosses(loss, (limit < goal).float(), moved.detach(), kl.detach(), entropies.detach())
+    return TokenLosses(loss, (limit < goal).float(), moved.detach(), entropies.detach())
 
 
 def add_scoring(model: Any) -> Any:

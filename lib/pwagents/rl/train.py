@@ -1,20 +1,21 @@
 """GRPO and PPO on whole episodes, in one loop (Orion, 4.3 and Algorithm 1; PPO is the baseline of its 5.1).
 
 A step plays episodes, pays them, turns rewards into an advantage of each sampled token, and updates the
-policy by the clipped loss: ``epochs`` passes over its episodes, in ``minibatches`` parts each. GRPO compares
-the episodes of one task with each other (Guo et al. 2025), PPO each token's outcome with what a critic
-foresaw (Schulman et al. 2017). All else is the same: start, episodes, reward, loss, folder, log.
+policy by the clipped loss, once by each of ``minibatches`` parts of its episodes. GRPO compares the
+episodes of one task with each other (Guo et al. 2025), PPO each token's outcome with what a critic foresaw
+(Schulman et al. 2017). All else is the same: start, episodes, reward, loss, folder, log.
 
 Where we depart from the papers:
 
-1. Orion trains by veRL and prints no learning rate, number of updates or critic for it; ours are settings.
-2. The loss is the mean over a part's sampled tokens, not over episodes (``loss_type``).
+1. Orion trains by veRL and prints no learning rate, number of updates or critic for it; ours are settings,
+   and constants of :mod:`pwagents.rl.learner`.
+2. The loss is the mean over a part's sampled tokens, not over episodes.
 3. PPO's critic reads the policy's hidden states and is fitted to them apart, to what was really still to
    come (:class:`pwagents.rl.learner.Critic`).
 4. Nothing is compared within a task by PPO, so equally many episodes serve better as one of each of many
    tasks (``num_generations`` 1): from a few tasks the critic learns by heart how these ended.
-5. GAE's lambda is 1 unless asked otherwise. Below 1 a reward reaches back about 1 / (1 - lambda) tokens by
-   itself, farther only through the critic. As long as that foresees nothing, this is a discount:
+5. GAE's lambda is 1, and nothing is discounted. Below 1 a reward reaches back about 1 / (1 - lambda) tokens
+   by itself, farther only through the critic. As long as that foresees nothing, this is a discount:
    questions make the way to the reward longer, so they cost.
 
 With one update a step the ratio is 1 and the clipping never acts; ``clip_fraction`` says so.
@@ -52,7 +53,8 @@ def train_policy(
     Args:
         model: a folder, or a model, which is then trained in place (peft's adapters may be on it).
         tokenizer: the model's.
-        game: every ``eval_steps`` its evaluation joins the log as ``eval_<name>``.
+        game: every ``eval_steps`` its evaluation joins the log as ``eval_<name>``. Training stops where the
+            return of its evaluations has not risen for a third of the steps so far.
         folder: of this run alone, as :func:`pwagents.store.made` gives it.
 
     Raises:
@@ -92,8 +94,8 @@ def train_policy(
     elif config.eval_steps and not rows:
         write({"step": 0} | learner.evaluate(game, tokenizer))
     first, method = checkpoint_step(checkpoint), "PPO" if learner.critic else "GRPO"
-    is_over = config.stop_when_flat and is_flat(rows)  # killed before the model was saved
-    steps = range(first, first if is_over else config.max_steps)
+    # Flat already: it was killed before the model was saved.
+    steps = range(first, first if is_flat(rows) else config.max_steps)
     bar = progress(steps, initial=first, total=config.max_steps, desc=method, disable=not main)
     for step in bar:
         # Play each task of the step several times in a row, and pay: R_t of each step of each episode.
@@ -111,24 +113,20 @@ def train_policy(
         # Compare each episode with the others of its task, or each token's outcome with the critic's value.
         if learner.critic:
             values = learner.critic.values(learner.features).cpu()
-            advantages, returns = critic_advantages(played, values, config)
+            advantages, returns = critic_advantages(played, values)
         else:
             advantages = token_advantages(played, config)
         advantages = look.spread(advantages)
 
         # Update the policy: several times where the settings say so. Episodes of a task stay together.
-        groups, numbers = torch.arange(len(batch)).view(share, -1), []  # of the batch, a task each
-        warms_up = learner.critic and step < config.value_warmup_steps
-        for epoch in range(0 if warms_up else config.epochs):
-            order = range(share)
-            if config.minibatches > 1:
-                order = rng(config.seed, "minibatches", str(step), str(epoch), str(rank)).permutation(share)
-            for part in groups[list(order)].tensor_split(config.minibatches):
-                numbers.append(learner.update(look, advantages, part.flatten()))
-        if numbers:
-            row |= {name: float(np.mean([each[name] for each in numbers])) for name in numbers[0]}
-            row["learning_rate"] = learner.schedule.get_last_lr()[0]
-            learner.schedule.step()
+        groups, order = torch.arange(len(batch)).view(share, -1), range(share)  # of the batch, a task each
+        if config.minibatches > 1:
+            order = rng(config.seed, "minibatches", str(step), "0", str(rank)).permutation(share)
+        parts = groups[list(order)].tensor_split(config.minibatches)
+        numbers = [learner.update(look, advantages, part.flatten()) for part in parts]
+        row |= {name: float(np.mean([each[name] for each in numbers])) for name in numbers[0]}
+        row["learning_rate"] = learner.schedule.get_last_lr()[0]
+        learner.schedule.step()
         if learner.critic:
             row["explained"] = learner.critic.fit(learner.features, returns, seed)
 
@@ -142,7 +140,7 @@ def train_policy(
         bar.set_postfix(reward=f"{row['reward']:.2f}", refresh=False)
         if config.save_steps and done % config.save_steps == 0:
             learner.save_checkpoint(folder / f"checkpoint-{done}")
-        if config.stop_when_flat and "eval_return" in row and is_flat(rows):
+        if "eval_return" in row and is_flat(rows):
             break
     learner.save(tokenizer, folder / "model")
     if main:

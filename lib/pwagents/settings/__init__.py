@@ -26,6 +26,7 @@ from pwagents.settings.load import (
     settings_values,
 )
 from pwagents.settings.orion import (
+    REVIEW_TEMPERATURE,
     AblationsNotebook,
     Decoding,
     GrpoNotebook,
@@ -38,24 +39,37 @@ from pwagents.settings.orion import (
     Success,
     World,
 )
-from pwagents.settings.puma import PreferenceSettings, PumaNotebook, PumaStudySettings
-from pwagents.settings.rl import Credit, GrpoSettings, PpoSettings, RlSettings, Scale, use_vllm
 from pwagents.settings.shared import (
-    BASE_MODELS,
-    INSTALL_SMOLLM2,
-    BaseSettings,
     BenchmarkNotebook,
     DataSettings,
-    DpoSettings,
+    Dials,
+    HistorySettings,
     MethodPlayers,
     NotebookSettings,
     PlaySettings,
+    PreferenceSettings,
     ProfilesNotebook,
+    PumaNotebook,
+    PumaStudySettings,
+    QuerySettings,
     SasRecSettings,
-    SftSettings,
     ShopSettings,
-    TrainingSettings,
+    WebNotebook,
     WorldSettings,
-    deciding,
 )
-from pwagents.settings.web import Dials, HistorySettings, QuerySettings, WebNotebook
+from pwagents.settings.training import (
+    BASE_MODELS,
+    INSTALL_SMOLLM2,
+    VLLM_MEMORY,
+    BaseSettings,
+    Credit,
+    DpoSettings,
+    GrpoSettings,
+    PpoSettings,
+    RlSettings,
+    Scale,
+    SftSettings,
+    TrainingSettings,
+    deciding,
+    use_vllm,
+)

@@ -17,9 +17,13 @@ from pydantic import ValidationError
 from pwagents.errors import SettingsError
 from pwagents.settings.group import PARAMS, Group, Players, plain, project_path
 from pwagents.settings.orion import AblationsNotebook, GrpoNotebook, SensitivityNotebook, SftNotebook
-from pwagents.settings.puma import PumaNotebook
-from pwagents.settings.shared import BenchmarkNotebook, NotebookSettings, ProfilesNotebook
-from pwagents.settings.web import WebNotebook
+from pwagents.settings.shared import (
+    BenchmarkNotebook,
+    NotebookSettings,
+    ProfilesNotebook,
+    PumaNotebook,
+    WebNotebook,
+)
 
 COMPLETE = "laptop"  # the preset that every other one differs from
 INTERACTIVE = "outputs/interactive"  # where a notebook opened by hand leaves its results

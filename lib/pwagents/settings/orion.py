@@ -20,7 +20,6 @@ from pwagents.settings.group import (
     Players,
     S,
     Seeds,
-    Share,
     Variants,
     Worlds,
     plain,
@@ -28,118 +27,73 @@ from pwagents.settings.group import (
     values_of,
     variants_of,
 )
-from pwagents.settings.rl import GrpoSettings, PpoSettings, use_vllm
-from pwagents.settings.shared import BaseSettings, NotebookSettings, SftSettings, ShopSettings
+from pwagents.settings.shared import NotebookSettings, ShopSettings
+from pwagents.settings.training import BaseSettings, GrpoSettings, PpoSettings, SftSettings, use_vllm
 
 Paid = Literal["both", "task", "alignment"]
 # users/rules.py has the four in the middle.
 User = Annotated[str, player("rules", "terse", "vague", "wrong", "impatient", "none")]
 World = Literal["as it is", "one interest", "no drift", "explicit instructions"]
+REVIEW_TEMPERATURE = 1.0  # of sampled review tasks (Orion, 5.1)
 Counts = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 
 
 class Success(Group):
-    """What counts as success of an episode: the paper does not say."""
+    """What counts as success of an episode, at its last attempt: the paper does not say.
 
-    success_rank: Annotated[int, Field(ge=1, le=10)] = S(
-        3, "A search succeeds with the target at this rank or better, in the last attempt."
-    )
-    recommendation_rank: Annotated[int, Field(ge=1, le=10)] = S(
-        10, "A recommendation likewise: most requests for one say little, so that among the ten is much."
-    )
-    review_success: Annotated[float, Field(ge=-1, le=1)] = S(
-        0.35,
-        "A review succeeds from this cosine with the real one on. Users' own earlier reviews reach as "
-        "much on average in the embedded data, without a look at the product.",
-    )
+    A recommendation succeeds with the target anywhere among its ten.
+    """
+
+    success_rank: Annotated[int, Field(ge=1, le=10)] = S(3, "Of a search's target, at most.")
+    # Users' own earlier reviews reach as much on average in the synthetic world.
+    review_success: Annotated[float, Field(ge=-1, le=1)] = S(0.35, "A review succeeds from this cosine on.")
 
 
 class ReturnSettings(Group):
     """What an episode earns beside success."""
 
     alignment_weight: NonNegativeFloat = S(1.0, "Of the judge's scores beside success. Orion, 4.3: 1.0.")
-    patience: NonNegativeFloat = S(0.0, "What each question costs. Orion, 4.3: a neutral action scores 0.")
 
 
 class RewardSettings(Success, ReturnSettings):
     """What an episode earns."""
 
     use: Paid = S("both", "The whole reward, or one half of it.")
+    patience: NonNegativeFloat = S(0.0, "What each question costs. Orion, 4.3: a neutral action scores 0.")
 
 
 class OrionPlayers(Players):
     """Who plays the roles around the policy."""
 
-    writer: Annotated[str, player("offline")] = S(
-        "offline",
-        "Writes the ambiguous instructions, from the target back to the request; offline: templates.",
-    )
+    writer: Annotated[str, player("offline")] = S("offline", "Writes instructions; offline: templates.")
     profiler: Annotated[str, player("offline")] = S("offline", "Writes users' profiles.")
-    updater: Annotated[str, player("offline", "none")] = S(
-        "offline", "Follows an episode and updates its contextual profile; none: the profile stays as it was."
-    )
-    user: User = S(
-        "rules",
-        "Answers the agent's questions; terse, vague, wrong and impatient: rules that make it harder "
-        "(users/rules.py); none: nobody does.",
-    )
-    teacher: Annotated[str, player("offline")] = S(
-        "offline", "Plays the agent in the role-play that the policy learns from."
-    )
-    judge: Annotated[str, player("offline")] = S(
-        "offline", "Scores actions for the alignment reward, in reinforcement learning."
-    )
+    updater: Annotated[str, player("offline", "none")] = S("offline", "Updates the profile; or none.")
+    user: User = S("rules", "Answers questions: terse, vague, wrong and impatient are rules, too; or none.")
+    teacher: Annotated[str, player("offline")] = S("offline", "Plays the agent in the role-play.")
+    judge: Annotated[str, player("offline")] = S("offline", "Scores actions for the alignment reward.")
     shown: PositiveInt = S(10, "Products of a search result that policy, teacher and judge are told about.")
 
 
 class StudySettings(Group):
     """Who is trained on, and who is tested."""
 
-    task_types: Annotated[tuple[TaskType, ...], Field(min_length=1)] = S(
-        ("search",), "Tasks to train and to test on; the paper has all three."
-    )
-    training_users: PositiveInt = S(
-        ..., "Users to train on, beside the n_users held out; where the source has fewer, both shrink alike."
-    )
-    validation: Share = S(
-        0.05, "Share of these that are held out from all training: its progress is measured on them."
-    )
-    instructions: Literal["ambiguous", "explicit"] = S(
-        "ambiguous",
-        "Ambiguous: generic requests that only a profile or the user can resolve (Orion, 4.3); explicit: "
-        "the source's own, as a control.",
-    )
-    alpha: NonNegativeInt = S(
-        ..., "No interest clusters, and so no micro-profiles, for histories of at most so many behaviours."
-    )
-    l_c: PositiveInt = S(..., "Behaviours of a cluster that its micro-profile is made from, at most.")
-    micro_profiles: bool = S(
-        True,
-        "Whether the agent is told of interests; false: of the global profile alone. The user knows both.",
-    )
-    eval_tasks: NonNegativeInt = S(
-        ..., "Test tasks of held-out users, at most, drawn at random; 0 takes all."
-    )
-    tasks_a_user: NonNegativeInt = S(
-        0, "Test tasks of each held-out user, at most, the first; 0 takes all. Who has bought much has more."
-    )
-    seed_noise: dict[str, NonNegativeFloat] | None = S(
-        None,
-        "How far pipelines of one method with other seeds differ in result accuracy, at most, on each "
-        "type of task and overall: notebook 07 measures it, 05 and 06 use it; none: not measured at this "
-        "preset.",
-    )
+    task_types: Annotated[tuple[TaskType, ...], Field(min_length=1)] = S(("search",), "The paper: all.")
+    training_users: PositiveInt = S(..., "Users to train on, beside the n_users held out.")
+    # Ambiguous: generic requests that only a profile or the user can resolve (Orion, 4.3).
+    instructions: Literal["ambiguous", "explicit"] = S("ambiguous", "explicit: the source's, a control.")
+    alpha: NonNegativeInt = S(..., "No interest clusters for histories of at most so many behaviors.")
+    l_c: PositiveInt = S(..., "Behaviors of a cluster that its micro-profile is made from, at most.")
+    micro_profiles: bool = S(True, "Whether the agent is told of interests; the user always knows them.")
+    eval_tasks: NonNegativeInt = S(..., "Test tasks of held-out users, at most, at random; 0 takes all.")
+    tasks_a_user: NonNegativeInt = S(0, "Test tasks of each held-out user, at most, the first; 0 takes all.")
+    # By type of task and overall: notebook 07 measures it, 05 and 06 use it.
+    seed_noise: dict[str, NonNegativeFloat] | None = S(None, "Largest difference between seeds in accuracy.")
 
 
 class RolePlaySettings(Success):
     """The conversations that fine-tuning learns from: those that succeeded."""
 
     n_trajectories: PositiveInt = S(400, "Conversations to learn from. Orion, 4.3: 400.")
-    questions: NonNegativeInt | None = S(
-        None,
-        "The teacher by rules asks at most so many; none: as many of ladder as give the highest return on"
-        " train tasks.",
-    )
     ladder: Annotated[Numbers, Field(min_length=1)] = S(
         (0, 1, 2, 3, 4, 5, 6), "Numbers of questions that the teacher by rules is tried with."
     )
@@ -152,43 +106,35 @@ class EpisodeSettings(Group):
     turn_tokens: PositiveInt = S(64, "Of a turn, at most; a longer one is cut off and its step lost.")
     episode_tokens: PositiveInt = S(1024, "An episode that is longer ends after its turn.")
     batch_size: PositiveInt = S(64, "Episodes at once.")
-    temperature: NonNegativeFloat = S(
-        1.0, "Of sampled episodes; 0 takes the most likely token. Orion, 5.1: 0.6."
-    )
-    review_temperature: NonNegativeFloat = S(1.0, "Of sampled review tasks. Orion, 5.1: 1.0.")
+    temperature: NonNegativeFloat = S(1.0, "Of sampled episodes but reviews (1.0); 0: the most likely token.")
 
 
 class Decoding(EpisodeSettings):
     """All that says how a policy's turns are sampled."""
 
     shown: PositiveInt = S(10, "Products of a search result that the policy is told about.")
-    workers: PositiveInt = S(
-        1, "Actions carried out at a time: several pay where user or updater are behind an endpoint."
-    )
+    workers: PositiveInt = S(1, "Actions carried out at a time, for users behind an endpoint.")
 
     def temperature_of(self, type_: TaskType) -> float:
-        return self.review_temperature if type_ == "review" else self.temperature
+        """Return the temperature of a task's turns."""
+        return REVIEW_TEMPERATURE if type_ == "review" and self.temperature else self.temperature
 
     @property
     def greedy(self) -> Self:
         """Return the same with the most likely token at each place."""
-        return self.changed(temperature=0.0, review_temperature=0.0)
+        return self.changed(temperature=0.0)
 
 
 class OnlineSettings(GrpoSettings, PpoSettings):
     """Reinforcement learning: GRPO's settings, PPO's, most of which are GRPO's too, and the rest."""
 
-    alignment_weight: NonNegativeFloat | None = S(
-        None, "Of the judge's scores beside success; none: that of reward."
-    )
-    patience: NonNegativeFloat | None = S(None, "What each question costs; none: that of reward.")
+    alignment_weight: NonNegativeFloat | None = S(None, "Of the judge's scores; none: as in reward.")
+    patience: NonNegativeFloat = S(0.0, "What each question costs.")
     reward: Paid = S("both", "What is paid for: success and alignment, or one of the two alone.")
     use_vllm: Annotated[bool | None, Field(validate_default=True)] = S(
         False, "vLLM plays the episodes; none: where it is installed and there is a GPU."
     )
-    log_tasks: NonNegativeInt = S(
-        200, "Tasks of validation users that the evaluations on the way are on, at random; 0: all."
-    )
+    log_tasks: NonNegativeInt = S(200, "Validation tasks of the evaluations on the way, at random; 0: all.")
 
     @property
     def grpo(self) -> GrpoSettings:
@@ -277,9 +223,7 @@ class ReinforcedNotebook(OrionSettings):
     FOLLOWS: ClassVar[Mapping[str, str]] = {
         "sft.seed": "seed",
         "rl.seed": "seed",
-        # Episodes are sampled in training as in the test.
-        "rl.temperature": "play.temperature",
-        "rl.review_temperature": "play.review_temperature",
+        "rl.temperature": "play.temperature",  # episodes are sampled in training as in the test
     }
 
     rl: OnlineSettings
@@ -294,9 +238,9 @@ class ReinforcedNotebook(OrionSettings):
     @property
     def paid(self) -> RewardSettings:
         """Return what the training pays: :attr:`earned`, but for what ``rl`` has otherwise."""
-        own = {"alignment_weight": self.rl.alignment_weight, "patience": self.rl.patience}
-        own = {name: value for name, value in own.items() if value is not None}
-        return self.earned.changed(use=self.rl.reward, **own)
+        weight = self.rl.alignment_weight
+        own = {} if weight is None else {"alignment_weight": weight}
+        return self.earned.changed(use=self.rl.reward, patience=self.rl.patience, **own)
 
     def seeded(self, seed: int) -> Self:
         """Change the seed of all samples and trainings; data loaded with it are those of another world.
@@ -313,9 +257,7 @@ class ReinforcedNotebook(OrionSettings):
 class ComparedSettings(OnlineSettings):
     """Reinforcement learning by GRPO and, where it is wanted, by PPO."""
 
-    methods: tuple[Literal["GRPO", "PPO"], ...] = S(
-        ..., "What is trained from the same fine-tuned model; GRPO is always among them."
-    )
+    methods: tuple[Literal["GRPO", "PPO"], ...] = S(..., "What is trained from the same fine-tuned model.")
 
     @field_validator("methods")
     @classmethod
@@ -334,10 +276,7 @@ class RepeatedSettings(ComparedSettings):
 class PromptedPlayers(OrionPlayers):
     """The players of notebook 06, with the models behind the prompt baselines of Orion's Table 1."""
 
-    policies: tuple[Annotated[str, player()], ...] = S(
-        (),
-        "Models that play each of the baselines on the test tasks, in rows of their own; none: not played.",
-    )
+    policies: tuple[Annotated[str, player()], ...] = S((), "Models that play each baseline, if any.")
 
 
 class GrpoNotebook(ReinforcedNotebook):
@@ -351,13 +290,8 @@ class AblationSettings(ComparedSettings):
     """Reinforcement learning in notebook 07: several whole pipelines, and of the first GRPO with one thing
     changed."""
 
-    seeds: Seeds = S(
-        ...,
-        "Of pipelines: base model, role-play, fine-tuning and reinforcement learning; data and users stay.",
-    )
-    variants: Variants = S(
-        (), "GRPO with one thing changed: a name each, and what differs of GRPO's settings in this group."
-    )
+    seeds: Seeds = S(..., "Of pipelines, from base model to reinforcement learning; data and users stay.")
+    variants: Variants = S((), "GRPO with one thing changed: a name each, and what differs of this group.")
 
     @property
     def varied(self) -> dict[str, Self]:
@@ -382,28 +316,16 @@ class AblationsNotebook(ReinforcedNotebook):
 
 
 class SweepSettings(Group):
-    """What notebook 08 varies."""
+    """What notebook 08 varies, each beside its value in study, players and reward."""
 
-    alpha: tuple[NonNegativeInt, ...] = S(
-        ..., "Clustering thresholds, beside that of study; Orion's Figure 4."
-    )
-    l_c: Counts = S(
-        ..., "Behaviours that a micro-profile is made from, at most, beside study.l_c; Orion's Figure 4."
-    )
-    last: Counts = S(..., "Behaviours known of each history, the last.")
+    alpha: tuple[NonNegativeInt, ...] = S(..., "Clustering thresholds; Orion's Figure 4.")
+    l_c: Counts = S(..., "Behaviors that a micro-profile is made from, at most; Orion's Figure 4.")
+    last: Counts = S(..., "Behaviors known of each history, the last.")
     users: Annotated[tuple[User, ...], Field(min_length=1)] = S(..., "Simulated users (players.user).")
-    trained_alpha: tuple[NonNegativeInt, ...] = S(
-        ..., "Clustering thresholds with which the policy is trained again, beside that of study."
-    )
-    trained_l_c: tuple[PositiveInt, ...] = S(
-        ..., "Context sizes with which the policy is trained again, beside that of study."
-    )
-    patience: tuple[NonNegativeFloat, ...] = S(
-        ..., "What a question costs where the policy is trained again, beside what it costs in reward."
-    )
-    worlds: Annotated[tuple[World, ...], Field(min_length=1)] = S(
-        ..., "The embedded world as it is, and without one of its difficulties each."
-    )
+    trained_alpha: tuple[NonNegativeInt, ...] = S(..., "Of trainings: clustering thresholds.")
+    trained_l_c: tuple[PositiveInt, ...] = S(..., "Of trainings: context sizes.")
+    patience: tuple[NonNegativeFloat, ...] = S(..., "Of trainings: what a question costs.")
+    worlds: Annotated[tuple[World, ...], Field(min_length=1)] = S(..., "The world, or easier in one way.")
 
 
 class SweptStudy(StudySettings):

