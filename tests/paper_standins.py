@@ -194,7 +194,7 @@ def answer(body: Mapping[str, Any]) -> dict[str, Any]:
     """
     messages = body["messages"]
     heard = [str(m.get("content") or "") for m in messages if m["role"] != "assistant"]
-    for kind, situation in read_yaml("pwagents.tasks", "prompts.yaml")["ambiguous"].items():
+    for kind, situation in read_yaml("pwagents.tasks", "writers.yaml")["ambiguous"].items():
         if situation in heard[0]:
             return _said(_REQUESTS[kind])
     if not body.get("tools"):

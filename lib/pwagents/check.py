@@ -9,7 +9,7 @@ Three things are compared:
   tolerance of that row (``results/papers``). A small model has no such row, and is never compared with a
   paper;
 - laptop's tables with the committed ones (``outputs/reference``), row by row; how strictly says
-  ``tolerances.yaml``.
+  ``check.yaml``.
 
 A mean over part of its tasks is compared with nothing. The exit status is 1 if a cell FAILs; 2 if a notebook
 began and did not finish, a table that it left is gone, or the reference has a table that its notebook no
@@ -67,7 +67,7 @@ def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
     tables = {path.stem: pd.read_csv(path) for path in sorted((output_dir / "tables").glob("*.csv"))}
     if not tables:
         raise ValueError(f"{output_dir} holds no tables; expected what `make reproduce` leaves there")
-    rules, cells = read_yaml("pwagents", "tolerances.yaml"), []
+    rules, cells = read_yaml("pwagents", "check.yaml"), []
     for name, table in tables.items():
         pairs = [*_with_papers(table)]
         stored = reference / "tables" / f"{name}.csv"
@@ -178,7 +178,7 @@ def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str],
     recorded = {table for row in last.values() for table in row.get("tables", ())}
     missing = [f"{table} is missing: its notebook should have left this table" for table in recorded - tables]
     if output_dir.name == PRESET:
-        full = read_yaml("pwagents", "tolerances.yaml")["made_by_a_full_run"]
+        full = read_yaml("pwagents", "check.yaml")["made_by_a_full_run"]
         known = {path.stem for path in (reference / "tables").glob("*.csv")}
         missing += [
             f"{table} is in the reference and no longer made: make it, or remove it there"

@@ -166,6 +166,15 @@ def test_every_module_that_a_deciding_one_imports_is_in_the_key(modules):
     assert {module.removeprefix("pwagents.") for module in imported} <= {*modules}
 
 
+def test_data_of_deciding_modules_stand_beside_them_where_keys_find_them():
+    """But for rooms that show, and for data, which are in keys by their content."""
+    files = {file for kind in ("yaml", "csv") for file in LIBRARY.rglob(f"*.{kind}")}
+    files = {
+        file for file in files if file.relative_to(LIBRARY).parts[0] not in ("results", "report", "data")
+    }
+    assert files and [file for file in files if not file.with_suffix(".py").exists()] == []
+
+
 def executed(function, *arguments):
     """Call a function, and return its result and the library's modules whose code ran."""
     seen = set()

@@ -215,7 +215,7 @@ def dialogue_tokenizer(rules: str) -> "PreTrainedTokenizerFast":
     # What ambiguous requests are made of, and the parts of a month.
     requests = " ".join(
         text
-        for texts in read_yaml("pwagents.tasks", "prompts.yaml")["offline"]["ambiguous"].values()
+        for texts in read_yaml("pwagents.tasks", "writers.yaml")["offline"]["ambiguous"].values()
         for text in texts
     )
     words += [*re.findall(r"[A-Za-z]+", f"{requests} {_OTHERS}"), *map(str, range(1996, 2031))]

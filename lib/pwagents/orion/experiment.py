@@ -94,7 +94,8 @@ class OrionRuns:
         code: Sequence[str] = (),
         **options: Any,
     ) -> list[Episode]:
-        params = {**self.study.facts, "variant": self.variant, **facts, "code": (*CODE, *code)}
+        modules = (*CODE, "orion.experiment", "orion.variations", *code)
+        params = {**self.study.facts, "variant": self.variant, **facts, "code": modules}
         options |= {"method": method, "stored_only": self.study.settings.stored_runs_only}
         return episodes(self.store, self.tasks, solve, params, **options)
 

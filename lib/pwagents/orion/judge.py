@@ -5,7 +5,7 @@ printed, so both are ours. Whoever judges is given S_t and a_t and nothing else:
 result of the action. A judge that knew the target would pay for success a second time.
 
 - :class:`OfflineJudge`: by rules.
-- :class:`LlmJudge`: by a language model, in the words of ``prompts.yaml``.
+- :class:`LlmJudge`: by a language model, in the words of ``judge.yaml``.
 """
 
 import json
@@ -255,5 +255,5 @@ class LlmJudge:
 
 
 def prompts() -> dict:
-    """Return the texts of ``prompts.yaml``."""
-    return read_yaml(__package__, "prompts.yaml")
+    """Return the texts of ``judge.yaml``."""
+    return read_yaml(__package__, "judge.yaml")

@@ -36,11 +36,13 @@ CODE = (
     *(f"llm.{name}" for name in ("prompts", "replies")),
     *(f"lm.{name}" for name in ("decode", "tokens")),
     *(f"profiles.{name}" for name in ("catalogue", "clusters", "global_micro", "llm", "offline", "types")),
-    *(f"orion.{name}" for name in ("agent", "play", "study", "experiment", "variations")),
+    *(f"orion.{name}" for name in ("agent", "play", "study")),
     "profiles.update",
     "rl.rollout",
     "shop.score",
 )
+
+REVIEW_TEMPERATURE = 1.0  # of sampled review tasks (Orion, 5.1)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -85,7 +87,8 @@ def play_rollouts(
             for episode in episodes:
                 ids = prompt_tokens(tokenizer, orion_messages(episode.state), orion_tools())
                 ids = ids if len(ids) <= most else ids[: most // 2] + ids[len(ids) - (most - most // 2) :]
-                heat = decoding.temperature_of(episode.task.type)
+                is_sampled_review = episode.task.type == "review" and decoding.temperature
+                heat = REVIEW_TEMPERATURE if is_sampled_review else decoding.temperature
                 begun.append((episode, Rollout(ids, temperature=heat)))
 
             active, unread = begun, [rollout.prompt_ids for _, rollout in begun]

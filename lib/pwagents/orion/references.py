@@ -23,7 +23,7 @@ from pwagents.store import Episode
 
 RANDOM, TEACHER, KNOWS = "Random", "Teacher", "Knows the target"
 INSTRUCTION, CONTENT = "Instruction alone", "Content words alone"
-CODE = ("orion.references", "orion.teacher")
+CODE = ("orion.experiment", "orion.references", "orion.teacher")
 WORDS = 4  # of a random query or review
 IDS = 3  # of a random recommendation
 

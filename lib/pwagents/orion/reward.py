@@ -84,7 +84,9 @@ def has_succeeded(trajectory: Trajectory, success: Success) -> bool:
 
 
 def episode_returns(runs: "OrionRuns", records: "Iterable[StoredEpisode]") -> list[float]:
-    """Return what training pays for each episode: success, alignment by the study's judge, questions.
+    """Return what each episode earns: success, and the judge's scores with the weight of ``reward``.
+
+    A training is paid this, unless its settings in ``rl`` say otherwise.
 
     NaN where an episode was not scored.
     """

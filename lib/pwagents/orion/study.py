@@ -93,9 +93,9 @@ def benchmark_of(benchmark: Benchmark, users: Sequence[str]) -> Benchmark:
 
 
 def role_facts(players: OrionPlayers, role: Literal["teacher", "judge"]) -> str | dict[str, Any]:
-    """Return who plays a role, for keys; with a language model, how many products it is told about, too."""
+    """Return who plays a role, for keys; of a language model also how it is asked, and what it is shown."""
     name = getattr(players, role)
-    return name if name == "offline" else {"model": name, "shown": players.shown}
+    return name if name == "offline" else {**players.facts(role), "shown": players.shown}
 
 
 class _Part(NamedTuple):
@@ -127,7 +127,6 @@ class Study:
         date: in milliseconds; nothing from then on is learned from
             (:func:`pwagents.data.splits.parting_date`).
         model: makes the language model of a role, whose replies are stored.
-        offline_updater: understands users' words without a language model, whoever updates profiles.
 
     Raises:
         DataError: the source's files are not what they should be.
@@ -162,11 +161,10 @@ class Study:
             self.benchmark.products, engine=settings.shop.search_engine, cache_dir=self._cache_dir
         )
         self.catalogue = Catalogue(self.benchmark.products)
-        self.offline_updater = OfflineUpdater(self.catalogue)
 
         # Who plays the roles around the policy: rules, or a language model whose replies are stored.
         roles, products = settings.players, self.benchmark.products
-        self._profiler, self._update = OfflineProfiler(self.catalogue), self.offline_updater
+        self._profiler, self._update = OfflineProfiler(self.catalogue), OfflineUpdater(self.catalogue)
         self._user = make_user(roles.user, model, self.benchmark, self.seed)
         if roles.profiler != "offline":
             self._profiler = LlmProfiler(model(roles.profiler), products)
@@ -277,9 +275,10 @@ def make_study(settings: OrionSettings) -> Study:
 
     Settings that a notebook has beside :class:`OrionSettings` make no difference.
     """
-    return _study_of(_SETTINGS.dump_json(settings).decode())
+    return _study_of(_SETTINGS.dump_json(settings).decode(), settings.players.base_url)
 
 
 @lru_cache(maxsize=2)  # a training in this process finds the notebook's study, beside a variant of it
-def _study_of(text: str) -> Study:
-    return Study(_SETTINGS.validate_json(text))
+def _study_of(text: str, base_url: str) -> Study:
+    """Make the study; a URL may hold a token, which the text does not tell."""
+    return Study(_SETTINGS.validate_json(text).changed(players={"base_url": base_url}))

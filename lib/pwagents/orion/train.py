@@ -8,10 +8,9 @@
 Each is made once and found again by its key.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -44,6 +43,7 @@ TEACHER = ("orion.teacher",)
 TALK = (*PLAY, *(f"orion.{name}" for name in ("role_play", "judge", "reward", "teacher")))
 RL = (
     *dict.fromkeys((*PLAY, *SFT)),
+    "data.splits",
     *(f"orion.{name}" for name in ("game", "judge", "reward", "teacher")),
     *(f"rl.{name}" for name in ("advantages", "learner", "log", "loss", "train")),
 )
@@ -132,7 +132,8 @@ def fine_tuned(study: Study, start: Path, kept: Sequence[Played], settings: SftS
     rows = [{"input_ids": each.input_ids, "labels": each.labels} for each in examples]
     facts = {"base": LocalModel(start).name, "rows": hash_of(rows), "settings": deciding(settings)}
     make = partial(fine_tune, start, rows, settings)
-    return _made(study, "orion-sft", facts | {"code": SFT}, make)
+    models, only = study.output_dir / "models", study.settings.stored_runs_only
+    return made(models, "orion-sft", facts | {"code": SFT}, make, stored_only=only)
 
 
 def game_of(settings: ReinforcedNotebook, config: RlSettings) -> OrionGame:
@@ -168,8 +169,12 @@ def reinforced(
         "settings": deciding(config),
         "code": RL,
     }
-    make = partial(train_policy, start, read_tokenizer(start), game_of(settings, config), config)
-    return _made(study, f"orion-{method.lower()}", facts, make)
+
+    def make(folder: Path) -> None:
+        train_policy(start, read_tokenizer(start), game_of(settings, config), config, folder)
+
+    models, only = study.output_dir / "models", settings.stored_runs_only
+    return made(models, f"orion-{method.lower()}", facts, make, stored_only=only)
 
 
 def train_all(settings: ReinforcedNotebook, base: Path) -> dict[str, Path]:
@@ -179,10 +184,6 @@ def train_all(settings: ReinforcedNotebook, base: Path) -> dict[str, Path]:
     tuned = fine_tuned(study, base, kept, settings.sft)
     trained = {method: reinforced(settings, tuned, method) for method in settings.rl.methods}
     return {"Base": base, "SFT": tuned, **trained}
-
-
-def _made(study: Study, name: str, facts: Mapping[str, Any], make: Callable[[Path], object]) -> Path:
-    return made(study.output_dir / "models", name, facts, make, stored_only=study.settings.stored_runs_only)
 
 
 _PROMPT_TOKENS = 1536  # of rules, functions, task and profile, and of the answer before the last turn

@@ -266,8 +266,8 @@ def _options(domain: str) -> dict[str, list[str]]:
 
 
 def _prompt(name: str, **filled: Any) -> str:
-    """A prompt of ``history_prompts.yaml``."""
-    return read_yaml("pwagents.persona2web", "history_prompts.yaml")[name].format(**filled)
+    """A prompt of ``history_llm.yaml``."""
+    return read_yaml("pwagents.persona2web", "history_llm.yaml")[name].format(**filled)
 
 
 def _who(person: Person | PersonReply) -> dict[str, Any]:

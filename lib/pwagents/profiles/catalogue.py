@@ -12,7 +12,7 @@ from pwagents.schema import Product
 from pwagents.words import content_words, kind_of, read_yaml, short_store, word_list
 
 BANDS = ("budget", "midrange", "premium")  # a third of the products of a kind each
-WORD_LISTS = read_yaml(__package__, "attributes.yaml")
+WORD_LISTS = read_yaml(__package__, "catalogue.yaml")
 TOPIC = "topic"  # what the other words of a title are about
 _LEAST_GROUP = 8  # products, for a group to compare with
 _LEAST_USES = 3  # of a value in details, before it is recognized in any text
@@ -44,7 +44,7 @@ class Catalogue:
     """The products of a shop (by id), their traits and how common these are. All is read once.
 
     The traits of a product are its brand, its price band, the details that people have preferences about
-    (``attributes.yaml``), values of such details in its title, and the title's other content words
+    (``catalogue.yaml``), values of such details in its title, and the title's other content words
     (:data:`TOPIC`). Which values and stores exist is learned from the catalogue itself.
     """
 

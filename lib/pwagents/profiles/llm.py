@@ -1,7 +1,7 @@
 """Profiles written and updated by a language model.
 
 :class:`LlmProfiler` writes them (PersonalWAB, Figures 10 and 11; Orion, 4.1), :class:`LlmUpdater` updates a
-contextual profile in a conversation (Orion, 4.2). The prompts are in ``prompts.yaml``.
+contextual profile in a conversation (Orion, 4.2). The prompts are in ``llm.yaml``.
 """
 
 import json
@@ -24,7 +24,7 @@ from pwagents.profiles.update import last_results, merge_lines
 from pwagents.schema import Behavior, Product, Step, Text, UserProfile
 from pwagents.words import read_yaml
 
-PROMPTS = read_yaml(__package__, "prompts.yaml")  # with the fields of a profile and their options
+PROMPTS = read_yaml(__package__, "llm.yaml")  # with the fields of a profile and their options
 MAX_HISTORY = 8000  # tokens (MiniLM's) of purchases in a prompt
 _MOST_LINES = 10  # of a list of preferences, as prompts say
 # Neither paper prints its sampling. Temperature 0, because a profile should be found, not invented.

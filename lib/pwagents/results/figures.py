@@ -36,7 +36,6 @@ PANELS = {
     "asks": "questions an episode",
     "entropy": "entropy (nats a token)",
     "clip_fraction": "share of tokens clipped",
-    "kl": "KL from the start (nats)",
     "grad_norm": "gradient norm",
 }
 

@@ -43,8 +43,7 @@ def append_row(folder: Path, row: Row) -> None:
     for name in ("loss", "grad_norm"):
         if not math.isfinite(row.get(name, 0.0)):
             raise RuntimeError(
-                f"training diverged: {name} is {row[name]} at step {row['step']}; take a lower "
-                f"learning rate, in a new folder"
+                f"training diverged: {name} is {row[name]} at step {row['step']}; take a lower learning rate"
             )
     with open(folder / LOG, "a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")

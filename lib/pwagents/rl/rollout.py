@@ -120,11 +120,6 @@ def play_batch(game: Game, model: Any, tokenizer: Any, tasks: Sequence[Task], se
     rollouts = game.play(model, tokenizer, tasks, seed)
     if len(rollouts) != len(tasks):
         raise ValueError(f"play() gave {len(rollouts)} rollouts for {len(tasks)} tasks; expected one each")
-    return pay(game, rollouts)
-
-
-def pay(game: Game, rollouts: list[Rollout]) -> Played:
-    """Return played episodes with what they earned; raises what :func:`play_batch` does."""
     paid = game.rewards([(rollout.states, rollout.trajectory) for rollout in rollouts])
     parts = {name: [sum(steps) for steps in episodes] for name, episodes in paid.items()}
     earned = []

@@ -51,7 +51,8 @@ def train_policy(
     its tokenizer. Where that stands already, nothing is trained.
 
     Args:
-        model: a folder, or a model, which is then trained in place (peft's adapters may be on it).
+        model: a folder, or a model, which is then trained in place (peft's adapters may be on it), in this
+            process alone. From a folder, other processes may train, which get the game by pickle.
         tokenizer: the model's.
         game: every ``eval_steps`` its evaluation joins the log as ``eval_<name>``. Training stops where the
             return of its evaluations has not risen for a third of the steps so far.
@@ -66,7 +67,10 @@ def train_policy(
 
     folder = Path(folder).resolve()
     given = {"model": model, "tokenizer": tokenizer, "game": game, "config": config, "folder": folder}
-    if (folder / "model").exists() or launch(train_policy, given, config.n_gpus, config.sharding):
+    if (folder / "model").exists():  # killed since
+        _drop_checkpoints(folder)
+        return
+    if isinstance(model, Path) and launch(train_policy, given, config.n_gpus, config.sharding):
         return
     tasks, accelerator = game.tasks, make_accelerator(config)
     rank, main = accelerator.process_index, accelerator.is_main_process
@@ -144,5 +148,10 @@ def train_policy(
             break
     learner.save(tokenizer, folder / "model")
     if main:
-        for last in folder.glob("checkpoint-*"):
-            shutil.rmtree(last)
+        _drop_checkpoints(folder)
+
+
+def _drop_checkpoints(folder: Path) -> None:
+    """Remove checkpoints, also those that are half written or damaged."""
+    for checkpoint in folder.glob("*checkpoint-*"):
+        shutil.rmtree(checkpoint)

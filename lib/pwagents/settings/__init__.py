@@ -26,7 +26,6 @@ from pwagents.settings.load import (
     settings_values,
 )
 from pwagents.settings.orion import (
-    REVIEW_TEMPERATURE,
     AblationsNotebook,
     Decoding,
     GrpoNotebook,

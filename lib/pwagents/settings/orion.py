@@ -34,7 +34,6 @@ Paid = Literal["both", "task", "alignment"]
 # users/rules.py has the four in the middle.
 User = Annotated[str, player("rules", "terse", "vague", "wrong", "impatient", "none")]
 World = Literal["as it is", "one interest", "no drift", "explicit instructions"]
-REVIEW_TEMPERATURE = 1.0  # of sampled review tasks (Orion, 5.1)
 Counts = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 
 
@@ -114,10 +113,6 @@ class Decoding(EpisodeSettings):
 
     shown: PositiveInt = S(10, "Products of a search result that the policy is told about.")
     workers: PositiveInt = S(1, "Actions carried out at a time, for users behind an endpoint.")
-
-    def temperature_of(self, type_: TaskType) -> float:
-        """Return the temperature of a task's turns."""
-        return REVIEW_TEMPERATURE if type_ == "review" and self.temperature else self.temperature
 
     @property
     def greedy(self) -> Self:
@@ -270,7 +265,7 @@ class ComparedSettings(OnlineSettings):
 class RepeatedSettings(ComparedSettings):
     """Reinforcement learning in notebook 06, repeated in other worlds."""
 
-    worlds: Worlds = S((), "Seeds of whole embedded worlds, data and trainings; none: only this world.")
+    worlds: Worlds = S((), "Seeds of whole synthetic worlds, data and trainings; none: only this world.")
 
 
 class PromptedPlayers(OrionPlayers):

@@ -1,7 +1,7 @@
 """Instructions rewritten from profiles and products, by templates or by a language model.
 
 Two kinds: the usual instructions (PersonalWAB, Figures 12-14), and an ambiguous set that only a profile can
-resolve (Orion, 4.3: inverse prompting). All wording is in ``prompts.yaml``. Departures: third-party text is
+resolve (Orion, 4.3: inverse prompting). All wording is in ``writers.yaml``. Departures: third-party text is
 fenced, word limits and sampling are ours (the papers do not print theirs), and a text that gives the target
 away never becomes an instruction.
 """
@@ -23,7 +23,7 @@ from pwagents.seeds import rng
 from pwagents.shop.environment import full_text
 from pwagents.words import gives_away, kind_of, read_yaml, section_of
 
-_PROMPTS = read_yaml(__package__, "prompts.yaml")
+_PROMPTS = read_yaml(__package__, "writers.yaml")
 # Words, at most.
 LIMITS: dict[TaskType, int] = {"search": 40, "recommend": 25, "review": 50}
 AMBIGUOUS_LIMIT = 12
@@ -141,7 +141,7 @@ class LlmInstructionWriter:
             wrote these).
     """
 
-    situations = "instruction"  # of prompts.yaml
+    situations = "instruction"  # of writers.yaml
     limits = LIMITS
 
     def __init__(self, model: ChatModel, fallback: InstructionWriter, seed: int = 0):
