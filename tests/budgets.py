@@ -12,16 +12,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # What is counted: (now, goal).
 SUMS = {
-    "lib, lines of Python": (23_012, 17_500),
+    "lib, lines of Python": (23_014, 17_500),
     "lib, files of Python": (150, 100),
     "base_model, lines": (1_184, 1_300),
     "persona2web, lines": (7_147, 5_500),
     "persona2web, files": (50, 30),
     "other files of lib, lines": (3_505, 3_000),
-    "tests, lines": (18_865, 11_500),
+    "tests, lines": (18_878, 11_500),
     "tests of persona2web, lines": (3_174, 1_800),
-    "notebooks, lines of code": (2_743, 1_800),
-    "notebooks, words": (15_183, 12_000),
+    "notebooks, lines of code": (2_745, 1_800),
+    "notebooks, words": (15_200, 12_000),
     "reference, tables without 09's": (46, 50),
 }
 

@@ -115,7 +115,7 @@ def test_where_smollm2_is_missing_a_line_says_what_to_install_and_another_file_i
         monkeypatch.context() as patch,
         pytest.raises(ValueError, match=f"not installed; .*: {INSTALL_SMOLLM2}"),
     ):
-        patch.setattr("pwagents.settings.shared.is_installed", lambda package: package == "gguf")
+        patch.setattr("pwagents.settings.training.is_installed", lambda package: package == "gguf")
         BaseSettings(model="smollm2")
     (other := tmp_path / "other.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr(smollm2, "gguf_file", lambda: other)
