@@ -169,10 +169,7 @@ def reinforced(
         "settings": deciding(config),
         "code": RL,
     }
-
-    def make(folder: Path) -> None:
-        train_policy(start, read_tokenizer(start), game_of(settings, config), config, folder)
-
+    make = partial(train_policy, start, read_tokenizer(start), game_of(settings, config), config)
     models, only = study.output_dir / "models", settings.stored_runs_only
     return made(models, f"orion-{method.lower()}", facts, make, stored_only=only)
 
