@@ -5,12 +5,12 @@ episode is asked for; all other agents play one by one. What is stored is one re
 that a run may be killed and taken up again.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pwagents.code import hash_of
 from pwagents.errors import NotEvaluableError
 from pwagents.llm.local_model import LocalModel
 from pwagents.orion.play import CODE, play_rollouts
@@ -63,7 +63,7 @@ class OrionRuns:
         solve = _in_batches(self.tasks, self.start, decoding, self.study.seed, model)
         facts = {name: value for name, value in plain(decoding).items() if name != "workers"}
         # Which tasks stand beside each other decides what is sampled.
-        ids = hashlib.sha256(" ".join(task.task_id for task in self.tasks).encode()).hexdigest()[:16]
+        ids = hash_of([task.task_id for task in self.tasks])
         return self._play(method, solve, {"decoding": facts, "tasks": ids}, model=model.name, here=True)
 
     def agent(

@@ -4,8 +4,6 @@ The offline agent reads records with a reader that was trained on users of the o
 on the user of the task.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -16,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from pwagents.code import hash_of
 from pwagents.embedding import Embedder
 from pwagents.llm.make import Models
 from pwagents.persona2web.agent import ChatWebAgent
@@ -80,7 +79,7 @@ class Study:
             make_tasks(made, sites, settings.queries, settings.seed),
             LocalWeb(make_sites(settings.seed, edition).values()),
             self.embedder,
-            data=hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16],
+            data=hash_of(decides),
         )
 
     @property

@@ -178,6 +178,7 @@ class OrionSettings(NotebookSettings):
 
     @property
     def success(self) -> Success:
+        """Return which conversations of the role-play succeed."""
         return Success(**values_of(Success, self.role_play))
 
     @property
@@ -192,6 +193,7 @@ class OrionSettings(NotebookSettings):
 
     @property
     def decoding(self) -> Decoding:
+        """Return how a policy plays episodes, and what it is shown in them."""
         return Decoding(**plain(self.play), shown=self.players.shown, workers=self.players.workers)
 
 
