@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # What is counted: (now, goal).
 SUMS = {
-    "lib, lines of Python": (23_014, 17_500),
+    "lib, lines of Python": (23_264, 17_500),
     "lib, files of Python": (150, 100),
     "base_model, lines": (1_184, 1_300),
     "persona2web, lines": (7_147, 5_500),

@@ -1,5 +1,6 @@
 """Training in several processes: what crosses into them, and that it comes to the same."""
 
+import atexit
 import json
 import os
 from pathlib import Path
@@ -49,13 +50,16 @@ def train_all(base: Path, start: Path, folder: Path, size: int) -> None:
 
 
 def count_processes(folder: Path) -> None:
-    """Write how many processes there are, before anything of TRL has looked for them."""
+    """Write how many processes there are, before anything of TRL has looked for them; then crash at exit."""
     from accelerate import PartialState
 
+    atexit.register(os.abort)  # as gloo's threads do now and then, while Python takes itself down
     (folder / str(PartialState().process_index)).write_text(str(PartialState().num_processes))
 
 
-def test_each_process_knows_the_others_from_the_start(tmp_path, monkeypatch, project_root):
+def test_each_process_knows_the_others_and_a_crash_at_its_exit_loses_nothing(
+    tmp_path, monkeypatch, project_root
+):
     monkeypatch.setenv("PYTHONPATH", f"{project_root}:{project_root / 'lib'}")
     launch(count_processes, {"folder": tmp_path}, n_gpus=2, sharding="cpu")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"0": "2", "1": "2"}
