@@ -163,9 +163,11 @@ def _with_reference(
 
 def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str], list[str]]:
     """Return notebooks that did not come to their end, a line a missing table, and notebooks never begun."""
-    # The last to start counts: an earlier run may write its row when the kernel ends. `evaluate` writes, too.
-    journal = sorted(read_lines(output_dir / "timings" / "journal.jsonl"), key=lambda row: row["started"])
-    last = {row["notebook"]: row for row in journal if row["notebook"][:2].isdigit()}
+    # The last to start counts: an earlier run may write its row when the kernel ends. Clocks err:
+    # what counts is how many rows there were. `evaluate` writes, too.
+    journal = enumerate(read_lines(output_dir / "timings" / "journal.jsonl"))
+    order = sorted(journal, key=lambda each: (each[1].get("rows_before", each[0]), each[1]["started"]))
+    last = {row["notebook"]: row for _, row in order if row["notebook"][:2].isdigit()}
     # A process that was killed leaves no row, but the notebook as far as it came, or results without any row.
     begun = {path.stem for path in (output_dir / "notebooks" / ".partial").glob("*.ipynb")}
     folders = (output_dir / "tables", output_dir / "timings" / "tables")

@@ -53,7 +53,9 @@ class Embedder:
                 aside = self._file.with_name(f"{self._file.name}.damaged")
                 self._file.replace(aside)
                 print(f"{self._file} is damaged ({wrong}): set aside as {aside.name}, and made again")
-            self._run("CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB)", [()])
+            self._run(
+                "CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB, seal BLOB)", [()]
+            )
 
     def encode(self, texts: Sequence[str], show_progress: bool = False) -> np.ndarray:
         """Embed ``texts`` as unit vectors: (len(texts), 384) float32."""
@@ -61,11 +63,11 @@ class Embedder:
         with self._lock:
             missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._memory}
             if missing and self._file:
-                stored = self._run("SELECT key, vector FROM embedding WHERE key = ?", [(k,) for k in missing])
-                for key, blob in stored:
-                    vector = np.frombuffer(blob, np.float32) if len(blob) == 4 * DIMENSION else 0
-                    if abs(np.dot(vector, vector) - 1) < 1e-3:  # else it is damaged, and embedded again
-                        self._memory[key] = vector
+                stored = self._run("SELECT * FROM embedding WHERE key = ?", [(k,) for k in missing])
+                sound = {key: vector for key, vector, seal in stored if seal == _seal(key, vector)}
+                self._memory |= {key: np.frombuffer(vector, np.float32) for key, vector in sound.items()}
+                if n := len(stored) - len(sound):
+                    print(f"{self._file}: {n:,} embeddings do not fit their checksums, and are made again.")
             # Texts of similar length share a batch; each batch is stored when it is done.
             order = sorted(missing.keys() - self._memory.keys(), key=lambda key: (len(missing[key]), key))
             size = self.batch_size
@@ -75,8 +77,9 @@ class Embedder:
                     vectors = _model(self.max_tokens)([missing[key] for key in batch])
                     self._memory.update(zip(batch, vectors, strict=True))
                     if self._file:
-                        rows = [(key, vector.tobytes()) for key, vector in zip(batch, vectors, strict=True)]
-                        self._run("INSERT OR REPLACE INTO embedding VALUES (?, ?)", rows)
+                        made = zip(batch, (vector.tobytes() for vector in vectors), strict=True)
+                        rows = [(key, vector, _seal(key, vector)) for key, vector in made]
+                        self._run("INSERT OR REPLACE INTO embedding VALUES (?, ?, ?)", rows)
             return np.stack([self._memory[k] for k in keys]) if keys else np.zeros((0, DIMENSION), np.float32)
 
     def cosine(self, text: str, other: str) -> float:
@@ -142,6 +145,11 @@ def _tokenizer() -> Any:
     from tokenizers import Tokenizer
 
     return Tokenizer.from_file(str(Path(MODEL_DIR) / "tokenizer.json"))
+
+
+def _seal(key: bytes, vector: bytes) -> bytes:
+    """Return the checksum of a stored vector, which also says whose it is."""
+    return hashlib.sha256(key + vector).digest()[:8]
 
 
 def _damage(file: Path) -> str:

@@ -18,6 +18,7 @@ FILES = "files.json"  # what a finished folder lists its files in
 # Bytes of a file whose SHA-256 each use computes, at a second for two gigabytes. Larger files are weights, of
 # which a use compares the size alone: their loader looks at the numbers.
 SMALL = 2**26
+_SUM = ', "sha256": "'  # before the checksum of a line
 
 
 def file_hash(file: Path) -> str:
@@ -97,7 +98,7 @@ def open_lines(path: Path, *, wait: bool = False) -> Iterator[FileIO]:
             torn = sum(len(line) for line in lines if not line.endswith(b"\n"))  # the last one alone
         if torn:
             file.truncate(file.seek(0, os.SEEK_END) - torn)
-            print(f"{path}: the last line, which a killed run left unfinished, was cut away.")
+            print(f"{path}: the last line, which a killed run or a power cut left unfinished, was cut away.")
         yield file
 
 
@@ -113,6 +114,29 @@ def append_line(file: FileIO, line: bytes) -> None:
         if error.errno:  # write() does not say where
             error.filename = file.name
         raise
+
+
+def seal_line(text: str) -> str:
+    """Return a JSON object's text with a last field that holds 16 hex digits of the SHA-256 of the others."""
+    return f'{text[:-1]}{_SUM}{_sum_of(text)}"}}'
+
+
+def open_line(text: str) -> str:
+    """Return the text that :func:`seal_line` was given; an empty text if this one was never sealed.
+
+    Raises:
+        ValueError: it is not as it was sealed.
+    """
+    text, seal, found = text.rpartition(_SUM)
+    if not seal:
+        return ""
+    if found != f'{_sum_of(text + "}")}"}}':
+        raise ValueError("its checksum does not fit: it was damaged or edited")
+    return text + "}"
+
+
+def _sum_of(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def damage(folder: Path, *, all_bytes: bool = False) -> str:

@@ -20,6 +20,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,7 @@ from pwagents import engine, portable
 from pwagents.data import require_files
 from pwagents.errors import SettingsError
 from pwagents.files import append_line, open_lines
+from pwagents.progress import counts
 from pwagents.results.drawing import save_figure
 from pwagents.results.episodes import FAILURES, count_outcomes
 from pwagents.results.tables import Html, banner, render_table, save_table
@@ -54,6 +56,7 @@ SMOKE = "Preset smoke: this run only shows that everything works. The preset lap
 # Folders that decide results: a stray file elsewhere, such as an executed notebook, changes none.
 DECIDING = ("lib", "notebooks", "params")
 PENDING = Html("<p><b>Answer.</b> The answer appears here after the notebook has run.</p>")
+JOURNAL = Path("timings", "journal.jsonl")
 PACKAGES = ("torch", "transformers", "numpy", "pwagents")
 
 
@@ -67,6 +70,7 @@ class Run:
         made_from: facts printed in small type below each figure.
         row: of the journal, of a run that :meth:`begin` began; its ``timings`` are seconds by step.
         notes: of the language models asked so far, by the file of their replies; below tables.
+        counted: what this process had counted when the run began (:mod:`pwagents.progress`).
     """
 
     number: str
@@ -75,12 +79,14 @@ class Run:
     row: dict[str, Any] = field(default_factory=dict)
     notes: Callable[[Path], str] = lambda store: ""
     began: float = field(default_factory=time.monotonic)
+    counted: Mapping[str, int] = field(default_factory=lambda: Counter(counts))
 
     @classmethod
     def begin(cls, notebook: str, settings: NotebookSettings, **attributes: Any) -> "Run":
         """Begin a run with a row in the journal: note commit, versions and settings as they are now."""
         # An absolute path: a notebook may change its working directory before it ends.
         output_dir = settings.output_dir.absolute()
+        journal = output_dir / JOURNAL
         row = {
             "notebook": notebook,
             "status": "unfinished",
@@ -89,6 +95,7 @@ class Run:
             "source": settings.data.source,
             "settings": {**plain(settings), "output_dir": str(output_dir)},
             "data_hash": None,
+            "rows_before": journal.read_bytes().count(b"\n") if journal.exists() else 0,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             **find_commit(),
             "versions": find_versions(),
@@ -179,7 +186,7 @@ class Run:
             timings[step] = round(timings.get(step, 0.0) + time.monotonic() - begin, 3)
 
     def finish(self, data_hash: str) -> None:
-        """Write the journal row of a run that is complete, and print it as one line."""
+        """Write the journal row of a run that is complete, and print it with what was stored, what made."""
         self.row.update(status="finished", data_hash=data_hash, models=self.notes(self.store))
         atexit.unregister(self.write_row)
         self.write_row()
@@ -189,14 +196,17 @@ class Run:
             f"{row['notebook']} finished in {row['minutes']:.1f} min, {row['peak_memory_mb']:,.0f} MB: "
             f"{row['preset']}, {row['source']}, seed {row['seed']}, data {data_hash}, {commit}"
         )
+        if row["counts"]:
+            print("; ".join(f"{what}: {n:,}" for what, n in row["counts"].items()))
 
     def write_row(self) -> None:
         """Append the row to the journal; notebooks run beside each other, and each waits for its turn."""
         # In KiB, but on macOS in bytes.
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.row["peak_memory_mb"] = round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
+        self.row["counts"] = dict(sorted((counts - Counter(self.counted)).items()))
         self.row["minutes"] = round((time.monotonic() - self.began) / 60, 3)
-        with open_lines(self.output_dir / "timings" / "journal.jsonl", wait=True) as file:
+        with open_lines(self.output_dir / JOURNAL, wait=True) as file:
             append_line(file, json.dumps(self.row).encode() + b"\n")
 
 

@@ -32,11 +32,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from pwagents import engine, portable
 from pwagents.code import hash_of, hashes_of, require_loaded
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError, is_outage
-from pwagents.files import append_line, damage, open_lines, seal, sync, write_aside
-from pwagents.progress import progress
+from pwagents.files import append_line, damage, open_line, open_lines, seal, seal_line, sync, write_aside
+from pwagents.progress import count, progress
 from pwagents.schema import Outcome, Record, TaskType, Trajectory
 
 KEY = "made_from.json"
@@ -121,6 +123,7 @@ class StoredEpisode(Keyed):
         seconds: wall time.
         memory: what a method with memory across tasks remembers of the user afterwards; None for other
             methods, and where the task must be tried again.
+        served: what each endpoint said of its model when the episode was played, by model.
     """
 
     task_id: str
@@ -132,6 +135,7 @@ class StoredEpisode(Keyed):
     message: str = ""
     seconds: float
     memory: dict[str, Any] | None = None
+    served: dict[str, Any] = Field(default_factory=dict)
 
     @classmethod
     def details(cls, task: Any, trajectory: Any) -> dict[str, Any]:
@@ -161,24 +165,33 @@ class Store:
     def read(self, keys: Container[str] | None = None) -> Iterator[Any]:
         """Yield the records with these keys, or all, in the order in which they were appended.
 
+        Lines without a checksum, of an earlier version, are passed over and counted in one printed line.
+
         Raises:
-            DataError: a line is corrupt; names file, line and field.
+            DataError: a line is corrupt or does not fit its checksum; names file, line and field.
         """
         if not self.path.exists():
             return
+        unsealed = 0
         with open(self.path, "rb") as lines:
             for number, line in enumerate(lines, 1):
-                # The last line, cut short; other files' ends are refused.
-                if not line.endswith(b"\n") and _START.startswith(line[: len(_START)]):
-                    return
+                # The last line, cut short, or NULs, which a power cut leaves; other files' ends are refused.
+                if not line.endswith(b"\n") and _START.startswith(line.rstrip(b"\0")[: len(_START)]):
+                    break
                 try:
-                    data = json.loads(line)
+                    if not (text := open_line(line.decode("ascii").rstrip("\n"))):
+                        unsealed += bool(json.loads(line)["key"])
+                        continue
+                    data = json.loads(text)
                     if keys is None or data["key"] in keys:
                         yield self.record.model_validate(data)
                 except (ValueError, KeyError, TypeError) as error:  # pydantic's names the field
                     wrong = f"{type(error).__name__}: {error}"
                     expected = "one JSON record with its key"
                     raise DataError(self.path, f"line {number}", "(whole line)", wrong, expected) from None
+        if unsealed:
+            what = "were stored by an earlier version, without a checksum: they are not read, but made again"
+            print(f"{self.path}: {unsealed:,} lines {what}.")
 
     @contextmanager
     def appending(self, hashes: Mapping[str, str] = {}) -> Iterator[Callable[[Any], Any]]:
@@ -197,7 +210,7 @@ class Store:
                 stored = self.record.model_validate(json.loads(line))
                 with lock:
                     require_loaded(hashes)
-                    append_line(file, line.encode("ascii") + b"\n")
+                    append_line(file, seal_line(line).encode("ascii") + b"\n")
                 return stored
 
             yield append
@@ -217,6 +230,7 @@ def episodes(
     here: bool = False,
     record: type[StoredEpisode] = Episode,
     memory: dict[str, Any] | None = None,
+    served: Callable[[], dict[str, Any]] = dict,
 ) -> list[Any]:
     """Return the record of each task, in their order; those that the file ``store`` lacks are played.
 
@@ -235,6 +249,8 @@ def episodes(
         memory: for a method that remembers a user, what it knows at the first task: plain JSON values.
             ``play`` is then (task, memory) -> (trajectory, memory afterwards); what it does to the memory it
             is given changes nothing.
+        served: gives what endpoints say of their models now; called where episodes may be played. It is no
+            part of a key. Where stored episodes were played by a model of other words, a line says so.
 
     With ``memory``, each user's tasks run one after another in time order (at the same time: in the order
     given), users in parallel. A task that cannot be evaluated leaves the memory as it was. After an
@@ -250,7 +266,7 @@ def episodes(
         StaleCodeError: a module of "code" was edited after it had been loaded.
     """
     tasks, (facts, hashes) = list(tasks), with_code(facts)
-    fields = {"method": method, "model": model, "params": facts}
+    fields: dict[str, Any] = {"method": method, "model": model, "params": facts}
     chains = chain_episodes(tasks, **fields, by_user=memory is not None)
     keys = {task.task_id: key for chain in chains for task, key in chain}
     lines = Store(Path(store), record)
@@ -263,6 +279,10 @@ def episodes(
         raise DataError(store, f"method {method}, model {model}", "episodes", counted, expected)
     done = {key: each.memory for key, each in records.items() if each.outcome != "infrastructure_error"}
     unfinished = [chain for chain in chains if any(key not in done for _, key in chain)]
+    count("episodes stored", sum(key in done for key in keys.values()))
+    if not stored_only:
+        fields["served"] = served()
+        _tell_other_models(method, [each for each in records.values() if each.key in done], fields["served"])
     if stored_only or not unfinished:
         return _require_played([records[keys[task.task_id]] for task in tasks])
 
@@ -307,6 +327,7 @@ def episodes(
                 parts = (ended.result() for ended in as_completed(threads))
             alike: list[str] = []
             for part in parts:
+                count("episodes played", len(part))
                 records |= {each.key: each for each in part}
                 bar.update(len(part))
                 for each in part:
@@ -389,6 +410,20 @@ def _play(
     own = {"outcome": outcome, "message": message, "seconds": time.perf_counter() - start, "memory": after}
     who = {"task_id": task.task_id, "user_id": task.user_id}
     return record(**fields, **who, **own, **record.details(task, trajectory))
+
+
+def _tell_other_models(method: str, stored: Sequence[StoredEpisode], served: Mapping[str, Any]) -> None:
+    """Say how many episodes were played when an endpoint said something else of its model."""
+    for model, now in served.items():
+        before = [each.served[model] for each in stored if model in each.served]
+        others = [{n: said[n] for n in said.keys() & now.keys() if said[n] != now[n]} for said in before]
+        if others := [changed for changed in others if changed]:
+            count("episodes stored of a model served otherwise", len(others))
+            changes = (f"{n} was {was!r:.60}, is {now[n]!r:.60}" for n, was in sorted(others[0].items()))
+            print(
+                f"{method}: of {model} the endpoint said something else when {len(others):,} of the episodes "
+                f"were stored ({'; '.join(changes)}). Another model there needs another players.endpoint."
+            )
 
 
 def _require_played(records: list[StoredEpisode]) -> list[StoredEpisode]:

@@ -46,17 +46,6 @@ def check_url(url: str) -> str:
     return url
 
 
-def endpoint_name(url: str) -> str:
-    """Return what records call an endpoint: its URL without the scheme, and without a port of this machine.
-
-    A server of this machine may come back at another port.
-    """
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    port = f":{parts.port}" if parts.port and not is_loopback(host) else ""
-    return f"{host}{port}{without_token(parts.path.rstrip('/'))}"
-
-
 def without_token(url: str) -> str:
     """Return a URL with a hash in the place of each part of a URL's path that may be a token."""
     return TOKEN.sub(lambda token: sha256(token[0].encode()).hexdigest()[:8], url)

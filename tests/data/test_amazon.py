@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -84,6 +85,15 @@ def test_review_that_is_no_behaviour_is_dropped_and_counted(amazon_files, case):
     assert "Again" not in {b.review.text for b in benchmark.behaviors["UANN"]}
     assert [name.startswith(repair) for name in benchmark.repairs] == [True] * bool(repair)
     assert sum(benchmark.repairs.values()) == bool(repair)
+
+
+def test_reviews_of_nobody_are_dropped_and_the_first_is_named(amazon_files):
+    for user in (None, "None", "nan", "NULL"):
+        amazon_files.reviews.insert(7, amazon_files.review("UANN", 4) | {"user_id": user})
+    benchmark = load_amazon(amazon_files.write(), n_users=2)
+    assert len(benchmark.behaviors["UANN"]) == 12 and len(benchmark.behaviors) == 2
+    ((told, n),) = benchmark.repairs.items()
+    assert n == 4 and re.fullmatch(r"review of nobody dropped \(the first: \S+, line 8\)", told)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "<br />", None])

@@ -79,6 +79,19 @@ def test_history_is_put_in_time_order_and_equal_times_keep_theirs(personalwab_fi
     assert dict(benchmark.repairs) == {"history put in time order": 1}
 
 
+def test_what_is_nobodys_is_dropped_and_counted(personalwab_files):
+    records, whole = personalwab_files.records, load_personalwab(personalwab_files.write())
+    records["user_history"]["None"] = records["user_history"]["UANN"]
+    for place in (0, 2):
+        records["instructions"]["test"].insert(place, records["instructions"]["test"][0] | {"user_id": None})
+    benchmark = load_personalwab(personalwab_files.write())
+    assert benchmark.behaviors == whole.behaviors and benchmark.tasks == whole.tasks
+    assert dict(benchmark.repairs) == dict(whole.repairs) | {
+        "history of nobody ('None') dropped": 1,
+        "task of nobody dropped (the first: test task 0)": 2,
+    }
+
+
 def test_product_and_user_listed_twice_count_where_they_are_first(personalwab_files):
     folder = personalwab_files.write()
     second = stool(1) | {"title": "Second"}

@@ -53,6 +53,7 @@ class ChatServer(ThreadingHTTPServer):
         calls: request (a hash) -> how often it was asked.
         bodies: every request body, in order of arrival. headers: of the last, names in lower case.
         script: answers to give before anything else, first in first out.
+        lists: what GET is answered, in the place of ``calls``.
     """
 
     daemon_threads, request_queue_size = True, 1024
@@ -60,7 +61,7 @@ class ChatServer(ThreadingHTTPServer):
     def __init__(self, *, latency: float = 0.0, reply: Callable[[dict], dict | Answer] = default_reply):
         super().__init__(("127.0.0.1", 0), _Connection)
         self.latency, self.reply, self.calls = latency, reply, Counter()
-        self.bodies, self.headers, self.script = [], {}, deque[Answer]()
+        self.bodies, self.headers, self.script, self.lists = [], {}, deque[Answer](), None
         self.lock, self.url = threading.Lock(), f"http://127.0.0.1:{self.server_port}/v1"
 
     def __enter__(self) -> "ChatServer":
@@ -85,7 +86,7 @@ class _Connection(BaseHTTPRequestHandler):
     server: ChatServer
 
     def do_GET(self) -> None:
-        self._send(Answer(self.server.calls))
+        self._send(Answer(self.server.calls if self.server.lists is None else self.server.lists))
 
     def do_POST(self) -> None:
         server, written = self.server, self.rfile.read(int(self.headers["Content-Length"]))

@@ -38,7 +38,7 @@ def test_an_endpoint_is_tried_out_stored_and_then_replayed(chat_server, models, 
     reply = model.complete(HI, temperature=0)
     assert model.complete(HI, temperature=0) == reply and len(server.bodies) == 2
     assert server.bodies[0]["messages"][0]["role"] == "system"  # the trial
-    assert notes(made.store) == made.note() == "1 of 2 replies of gpt-4o-mini were stored ones."
+    assert notes(made.store) == made.note() == ""
     again = models(base_url=server.url, budget_tokens=100)("openai:gpt-4o-mini")
     assert again.complete(HI, temperature=0) == reply and len(server.bodies) == 2
     with pytest.raises(BudgetError):  # studies of one run share it
@@ -60,18 +60,42 @@ def test_a_dead_endpoint_of_any_role_is_found_before_work(chat_server, models, m
     assert all(body["messages"] != HI for body in server.bodies)
 
 
-def test_servers_under_one_name_never_answer_for_each_other_and_one_may_move(models, tmp_path):
+def test_servers_under_one_name_never_answer_for_each_other_but_by_a_name_that_they_share(models, tmp_path):
     token = "0123456789abcdefTOKEN"
     with ChatServer() as first:
-        reply = models(base_url=f"{first.url}/{token}")("openai:m").complete(HI)
+        models(base_url=f"{first.url}/{token}")("openai:m").complete(HI)
         named = models(base_url=first.url, endpoint="tuned")("openai:m").complete(HI)
-    with ChatServer() as second:  # it came back at another port
-        assert models(base_url=f"{second.url}/{token}")("openai:m").complete(HI) == reply
+    # At another port, whether the first is still there or not.
+    with ChatServer(reply=lambda body: {"role": "assistant", "content": "second"}) as second:
         assert models(base_url=second.url, endpoint="tuned")("openai:m").complete(HI) == named
         assert not second.calls
-        with ChatServer(reply=lambda body: {"role": "assistant", "content": "beside"}) as beside:
-            assert models(base_url=f"{beside.url}/{token}")("openai:m").complete(HI).text == "beside"
+        assert models(base_url=f"{second.url}/{token}")("openai:m").complete(HI).text == "second"
     assert all(token.encode() not in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_what_a_server_does_not_take_is_noted_of_a_resumed_run_too(chat_server, models):
+    refusal = Answer({"error": {"message": "no", "param": "seed"}}, 400)
+    server = chat_server(reply=lambda body: refusal if "seed" in body else default_reply(body))
+    for _ in range(2):
+        made = models(base_url=server.url)
+        made("openai:m").complete(HI, seed=1)
+        assert made.note() == notes(made.store) == "M was sent no seed."
+    assert models().note() == "" and len(server.bodies) == 3  # the trial, and the request twice
+
+
+def test_what_a_server_says_of_its_model_leaves_out_what_is_made_for_the_answer(chat_server, models):
+    server, said = chat_server(), {"id": "m", "object": "model", "root": "/models/a", "max_model_len": 4096}
+    for seconds, more in ((0, {}), (10**6, {"created": int(time.time()) - 10**6})):
+        own = said | {"created": int(time.time()) - seconds, "permission": [{"id": f"p{seconds}"}]}
+        server.lists = {"data": [{"id": "other"}, own]}
+        made = models(base_url=server.url)
+        made("openai:m"), made("openai:not listed")
+        assert made.served() == {"openai:m": said | more}
+    for odd in ({"data": None}, {"data": ["m"]}, "<html>"):
+        server.lists = odd
+        made = models(base_url=server.url)
+        made("openai:m")
+        assert made.served() == {} and not server.bodies
 
 
 def test_words_and_models_may_play_a_role_and_nobody_else(random_model):

@@ -13,7 +13,6 @@ from pwagents.llm import failures, openai_model
 from pwagents.llm.chat import Request, ask_all
 from pwagents.llm.failures import EndpointError, RefusedError, RejectedError, sort_failure
 from pwagents.llm.openai_model import OpenAIModel, proxy_of
-from pwagents.urls import endpoint_name
 
 from .conftest import CIRCUMSTANCES, HI, TOOL
 from .server import Answer, completion, default_reply
@@ -80,7 +79,7 @@ def test_a_failure_is_sorted_by_its_structure(server, model, kind, status, body)
         error = getattr(failures, kind, RefusedError)
         with pytest.raises(error, match=rf"\Agpt-4o-mini at 127\.0\.0\.1: {told}[^\n]*\Z"):
             model.complete(HI, **SENT)
-    assert model.complete(HI, **SENT) and not model.notes() and len(server.bodies) == 2
+    assert model.complete(HI, **SENT) and not model.note() and len(server.bodies) == 2
     assert server.bodies[-1].keys() == {"model", "messages", *SENT}
 
 
@@ -115,15 +114,15 @@ def test_what_an_endpoint_will_not_take_is_learned_by_all_threads_and_told(serve
     assert server.bodies == [{parameter: value for parameter, value in sent.items() if parameter}]
     told = [f"{other} in place of {own}" if other else f"no {own}" for own, other in learned.items()]
     told = told or ["the system message within the user's first one"]
-    assert all(any(each in note for note in model.notes()) for each in told)
+    assert all(each in model.note() for each in told)
 
 
 def test_a_server_that_cuts_prompts_is_told(server, model):
     for size in (100, 40_000):
         server.then(completion({"content": "a"}, prompt="a" * 1024))
         model.complete([{"role": "user", "content": "x " * (size // 2)}])
-        assert bool(model.notes()) == (size > 100)
-    assert "256 tokens in a prompt of 40," in model.notes()[0]
+        assert bool(model.note()) == (size > 100)
+    assert "256 tokens in a prompt of 40," in model.note()
 
 
 def test_what_is_told_in_the_end_is_one_short_line_without_the_key(server, model, caplog, capfd):
@@ -206,8 +205,3 @@ def test_no_proxy_spares_what_it_lists(monkeypatch, spared, host):
     monkeypatch.setenv("NO_PROXY", spared)
     assert proxy_of(f"https://{host}:443/v1") is None
     assert spared == "*" or proxy_of("https://11.1.2.3/v1")
-
-
-@pytest.mark.parametrize(("url", "name"), CIRCUMSTANCES["endpoints"])
-def test_an_endpoints_name_holds_no_port_of_this_machine_and_no_token(url, name):
-    assert re.fullmatch(name, endpoint_name(url))

@@ -179,10 +179,10 @@ def test_it_prints_what_is_not_as_expected_and_fails_by_its_exit_code(save, comm
 
 
 def journal(folder, *rows):
-    """Write a journal's rows; the last to start need not be the last to be written."""
+    """Write a journal's rows; the last to start need not be the last written, and the clock ran back."""
     (folder / "timings").mkdir(exist_ok=True)
     rows = [
-        {"notebook": name, "status": status, "started": str(i), "tables": tables}
+        {"notebook": name, "status": status, "started": str(9 - i), "rows_before": i, "tables": tables}
         for i, (name, status, *tables) in enumerate(rows)
     ]
     lines = [json.dumps(row) + "\n" for row in reversed(rows)]

@@ -9,12 +9,13 @@ import pytest
 
 from pwagents import notebook as run_module
 from pwagents.notebook import Run, find_commit
+from pwagents.progress import count
 from pwagents.settings import DataSettings, NotebookSettings
 
 FIELDS = {
     *("notebook", "status", "preset", "seed", "source", "settings", "data_hash", "started", "commit"),
     *("local_changes", "portable", "versions", "cpu_count", "minutes", "peak_memory_mb", "timings"),
-    "models",
+    *("models", "rows_before", "counts"),
 }
 
 
@@ -29,7 +30,9 @@ def rows(folder):
 
 
 def test_a_finished_run_leaves_one_row(tmp_path, capsys):
+    count("of an earlier run in this kernel")
     journal = start(tmp_path)
+    count("episodes stored", 12)
     with journal.timed("index"):
         pass
     journal.finish(data_hash="abc")
@@ -41,8 +44,11 @@ def test_a_finished_run_leaves_one_row(tmp_path, capsys):
     assert {*row["timings"]} == {"index"}
     assert row["versions"]["python"] == ".".join(map(str, sys.version_info[:3])) and row["versions"]["numpy"]
     assert row["started"].endswith("+00:00") and 5 < row["peak_memory_mb"] < 1e6
-    (line,) = capsys.readouterr().out.splitlines()
+    line, counted = capsys.readouterr().out.splitlines()
     assert "01_data finished" in line and "seed 7" in line
+    assert row["counts"] == {"episodes stored": 12} and counted == "episodes stored: 12"
+    start(tmp_path).finish(data_hash="abc")
+    assert [each["rows_before"] for each in rows(tmp_path)] == [0, 1]
 
 
 def test_rows_of_several_writers_do_not_mix_and_a_torn_one_is_cut_away_with_a_line(tmp_path, capsys):

@@ -65,9 +65,11 @@ def test_a_damaged_file_is_set_aside_and_a_damaged_vector_embedded_again(tmp_pat
         file.write_bytes(content[: len(content) // 2] if damage == b"half" else damage)
     else:
         with sqlite3.connect(file) as db:
-            for i, vector in enumerate([bytes(4 * DIMENSION), b"\xff" * 4 * DIMENSION, bytes(7)]):
+            ((first,),) = db.execute("SELECT vector FROM embedding WHERE rowid = 1")  # of another text
+            for i, vector in enumerate([bytes(4 * DIMENSION), first, bytes(7)]):
                 db.execute("UPDATE embedding SET vector = ? WHERE rowid = ?", [vector, i + 1])
     for _ in range(2):  # the second time from the mended file
         assert (Embedder(tmp_path).encode(TEXTS) == whole).all()
     out = capsys.readouterr().out
+    assert ("3 embeddings do not fit their checksums, and are made again" in out) == (not damage)
     assert (f"{file} is damaged" in out) == bool(damage) == file.with_name(f"{file.name}.damaged").exists()

@@ -19,6 +19,8 @@ import pytest
 
 from pwagents import engine
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError, is_outage
+from pwagents.files import seal_line
+from pwagents.progress import counts
 from pwagents.results.episodes import count_outcomes, records_frame
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory, Usage
 from pwagents.settings import MethodPlayers
@@ -146,11 +148,12 @@ def test_a_torn_line_is_cut_away_with_one_line_and_its_episode_played_again(tmp_
     expected = records_frame(play_tasks(tasks, solve, whole))
     content = whole.read_bytes()
     start = content.index(b"\n") + 1
-    for cut in [start + 1, start + 5, start + 12, len(content) // 2 + 90, len(content) - 1]:
-        store, again = tmp_path / f"cut{cut}", Solver()
-        store.write_bytes(content[:cut])
+    cuts = [start + 1, start + 5, start + 12, len(content) // 2 + 90, len(content) - 1]
+    for cut, nulls in [*((cut, 0) for cut in cuts), (start, 4096), (start + 3, 9), (start + 50, 9)]:
+        store, again = tmp_path / f"cut{cut}-{nulls}", Solver()
+        store.write_bytes(content[:cut] + bytes(nulls))  # what a power cut leaves
         play_tasks(tasks[:1], never, store, stored_only=True)
-        assert store.read_bytes() == content[:cut], "reading alone changes nothing"
+        assert store.read_bytes() == content[:cut] + bytes(nulls), "reading alone changes nothing"
         capsys.readouterr()
         assert records_frame(play_tasks(tasks, again, store)).equals(expected)
         (line,) = capsys.readouterr().out.splitlines()
@@ -167,6 +170,43 @@ def test_nothing_runs_on_a_corrupt_store_or_on_a_file_that_is_none(store):
             with pytest.raises(DataError, match=r"episodes\.jsonl, record line \d, field '.whole line.'"):
                 play_tasks(make_tasks(3), never, store, stored_only=only)
         assert store.read_text() == content
+
+
+@pytest.mark.parametrize(("old", "new"), [('"B9", "B8"', '"B8", "B9"'), ("warm", "cold"), ("}, ", "},  ")])
+def test_a_line_that_was_edited_is_told_and_not_believed(store, old, new):
+    play_tasks(make_tasks(2), solve, store)
+    first, second = store.read_text().splitlines(keepends=True)
+    store.write_text(first + second.replace(old, new, 1))
+    assert second != second.replace(old, new, 1)
+    for tasks in (make_tasks(2), make_tasks(1)):  # whoever reads it
+        with pytest.raises(DataError, match=r"line 2.*checksum does not fit: it was damaged or edited"):
+            play_tasks(tasks, never, store)
+
+
+def test_lines_without_a_checksum_are_told_and_played_again(store, capsys):
+    play_tasks(make_tasks(2), solve, store)
+    lines = [json.loads(line) for line in store.open()]
+    store.write_text(
+        "".join(json.dumps({n: line[n] for n in line if n != "sha256"}) + "\n" for line in lines)
+    )
+    again = Solver()
+    play_tasks(make_tasks(2), again, store)
+    assert again.calls == ["t0", "t1"] and stored_ids(store) == ["t0", "t1", "t0", "t1"]
+    assert "2 lines were stored by an earlier version, without a checksum" in capsys.readouterr().out
+
+
+def test_another_model_behind_one_address_is_told_and_counted(store, capsys):
+    seen = []
+    for n, root in ((2, "/a"), (3, "/a"), (3, "/b")):
+        before = counts.copy()
+        play_tasks(make_tasks(n), solve, store, served=partial(dict, {"openai:m": {"root": root}}))
+        seen.append((dict(counts - before), capsys.readouterr().out))
+    other = "episodes stored of a model served otherwise"
+    assert seen[0] == ({"episodes played": 2}, "")
+    assert seen[1] == ({"episodes stored": 2, "episodes played": 1}, "")
+    assert seen[2][0] == {"episodes stored": 3, other: 3}
+    assert "openai:m" in seen[2][1] and "3 of the episodes were stored (root was '/a', is '/b')" in seen[2][1]
+    play_tasks(make_tasks(3), never, store, stored_only=True, served=never)  # nobody is asked
 
 
 def test_a_failed_write_leaves_no_half_line(store, monkeypatch):
@@ -194,7 +234,8 @@ def test_two_writers_on_one_store_are_refused(store):
 def test_the_last_of_two_lines_of_one_key_counts_and_missing_ones_are_counted(store):
     play_tasks(make_tasks(3), solve, store)
     first = json.loads(store.read_text().splitlines()[0])
-    store.write_text(store.read_text() + json.dumps(first | {"seconds": 77}) + "\n")
+    del first["sha256"]
+    store.write_text(store.read_text() + seal_line(json.dumps(first | {"seconds": 77})) + "\n")
     assert play_tasks(make_tasks(1), never, store)[0].seconds == 77
     with pytest.raises(DataError, match=r"7 of 10 missing \(the first is task t3\).*stored_runs_only=False"):
         play_tasks(make_tasks(10), never, store, stored_only=True)

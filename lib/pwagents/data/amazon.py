@@ -41,9 +41,11 @@ PRODUCT = {"parent_asin": "TEXT", "main_category": "TEXT", "title": "TEXT", "sto
            "average_rating": "DOUBLE", "rating_number": "DOUBLE",
            # numbers or texts, lists or texts, objects or texts of JSON: Python tells them apart
            "price": "JSON", "features": "JSON", "description": "JSON", "details": "JSON"}  # fmt: skip
+# What programs write for a user that is missing: SQL.
+NOBODY = f"user_id IS NULL OR lower(user_id) IN {mend.NOBODY}"
 # What no record can do without: field -> condition in SQL, and the words for it.
 NEEDED = {
-    "user_id": ("regexp_full_match(user_id, '[!-~]+')", "an id without spaces"),
+    "user_id": (f"{NOBODY} OR regexp_full_match(user_id, '[!-~]+')", "an id without spaces"),
     "parent_asin": ("regexp_full_match(parent_asin, '[!-~]+')", "an id without spaces"),
     "timestamp": (f"timestamp BETWEEN {mend.FIRST_TIME} AND {mend.LAST_TIME - 1}", mend.TIMES),
     "rating": ("rating IS NOT NULL", "a number"),
@@ -112,7 +114,7 @@ def load_amazon(
                 def query(sql: str, *values: Any) -> list[tuple]:
                     return db.execute(sql, values).fetchall()
 
-                _scan_ids(query, reviews, metas)
+                _scan_ids(query, reviews, metas, repairs)
                 if categories is not None:
                     raws = query("SELECT DISTINCT main_category FROM items")
                     names = {raw: name_category(raw) for (raw,) in raws}
@@ -151,8 +153,13 @@ def name_category(main_category: str | None) -> str:
     return _PAPER_NAMES.get(raw, raw) or "Other"
 
 
-def _scan_ids(query: Query, reviews: list[Path], metas: list[Path]) -> None:
+def _scan_ids(query: Query, reviews: list[Path], metas: list[Path], repairs: Counter) -> None:
     """First pass: keep place, ids, time and rating of all records in narrow tables, and check them."""
+
+    def place_of(table: str, place: int) -> tuple:
+        line = "1 + place - min(place) OVER (PARTITION BY filename)"
+        return query(f"SELECT filename, {line} FROM {table}_files QUALIFY place = ?", place)[0]
+
     for table, paths, fields, kept in (
         ("reviews", reviews, REVIEW, ("user_id", "parent_asin", "timestamp", "rating")),
         ("listings", metas, PRODUCT, ("parent_asin", "main_category")),
@@ -168,9 +175,12 @@ def _scan_ids(query: Query, reviews: list[Path], metas: list[Path]) -> None:
             sound, expected = NEEDED[field]
             wrong = f"SELECT {field}, place FROM {table} WHERE ({sound}) IS NOT TRUE ORDER BY place LIMIT 1"
             for value, place in query(wrong):
-                line = "1 + place - min(place) OVER (PARTITION BY filename)"
-                where = f"SELECT filename, {line} FROM {table}_files QUALIFY place = ?"
-                raise DataError(*query(where, place)[0], field, json.dumps(value), expected)
+                raise DataError(*place_of(table, place), field, json.dumps(value), expected)
+    ((n, place),) = query(f"SELECT count(*), min(place) FROM reviews WHERE {NOBODY}")
+    if n:
+        file, line = place_of("reviews", place)
+        repairs[f"review of nobody dropped (the first: {Path(file).name}, line {line})"] = n
+        query(f"DELETE FROM reviews WHERE {NOBODY}")
     query("""
         CREATE TABLE items AS  -- of a product listed more than once, the first listing counts
         SELECT parent_asin, min(place) AS place, count(*) AS listed,

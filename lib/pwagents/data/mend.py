@@ -16,6 +16,7 @@ FIRST_TIME, LAST_TIME = 631_152_000_000, 1_893_456_000_000
 TIMES = "whole milliseconds since 1970, between the years 1990 and 2030"
 HIGHEST_PRICE = 1e6  # US dollars; what is dearer was no price
 MOST_RATINGS = 1e9  # of a product
+NOBODY = ("none", "null", "nan")  # what programs write for a user that is missing, in any case
 
 # Known tags alone: "<3" and "size <M>" in a review are no HTML.
 _TAGS = "a|b|big|blockquote|br|center|code|div|em|font|h[1-6]|hr|i|img|li|ol|p|pre|small|span|strong|sub|sup"

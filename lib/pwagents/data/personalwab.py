@@ -64,6 +64,9 @@ def load_personalwab(
         with _reading(path, repairs) as (entries, at):
             for user, records in entries.items():
                 at.record = f"user {user}"
+                if user.lower() in mend.NOBODY:
+                    repairs[f"history of nobody ({user!r}) dropped"] += 1
+                    continue
                 if user in behaviors:
                     repairs["history of a user listed again dropped (the first is kept)"] += 1
                     continue
@@ -202,11 +205,14 @@ def _make_review(record: Mapping[str, Any], repairs: Counter) -> Review:
 def _read_tasks(path: Path, products: dict[str, Product], repairs: Counter) -> dict[Split, list[Task]]:
     """Read the tasks of both splits; those without an id of their own get one."""
     tasks: dict[Split, list[Task]] = {split: [] for split in get_args(Split)}
-    times_made: Counter = Counter()
+    times_made, nobodys = Counter(), []
     with _reading(path, repairs) as (entries, at):
         for split, made in tasks.items():
             for i, record in enumerate(entries[split]):
                 at.record = f"{split} task {i}"
+                if str(record["user_id"]).lower() in mend.NOBODY:
+                    nobodys.append(at.record)
+                    continue
                 target = record["target"]
                 asin = _add_product(target["product_info"], products, repairs)
                 task_id = record.get("task_id")  # not published; files of other makers may have it
@@ -225,6 +231,8 @@ def _read_tasks(path: Path, products: dict[str, Product], repairs: Counter) -> d
                         review=_make_review(target["review"], repairs),
                     )
                 )
+    if nobodys:
+        repairs[f"task of nobody dropped (the first: {nobodys[0]})"] = len(nobodys)
     return tasks
 
 

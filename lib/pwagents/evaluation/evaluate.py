@@ -27,6 +27,7 @@ from pwagents.errors import SettingsError
 from pwagents.evaluation import own_agent
 from pwagents.evaluation.testbed import Testbed, open_testbed
 from pwagents.files import write_aside
+from pwagents.progress import counts
 from pwagents.results.episodes import records_frame
 from pwagents.results.references import with_references
 from pwagents.results.statistics import by_task
@@ -110,11 +111,12 @@ def evaluate(
     file, workers = settings.output_dir / "runs" / "evaluate.jsonl", settings.players.workers
     if not model:
         name, version = name or own_agent.name_of(agent), str(version)
-        options = {"name": name, "version": version, "workers": workers}
-        products = world.shop.benchmark.products
-        records, n = own_agent.play_agent(agent, world.tasks, bed.begin, products, file, bed.facts, **options)
+        options = {"name": name, "version": version, "workers": workers, "served": bed.models.served}
+        products, before = world.shop.benchmark.products, counts["episodes stored"]
+        records = own_agent.play_agent(agent, world.tasks, bed.begin, products, file, bed.facts, **options)
         anew = "All were played anew; give the agent a version to use stored ones."
-        counted = f"Of version {version}, {n:,} of {len(records):,} episodes were stored."
+        n_stored = counts["episodes stored"] - before
+        counted = f"Of version {version}, {n_stored:,} of {len(records):,} episodes were stored."
         return _report(bed, name, records, counted if version else anew)
 
     is_offline = model == "offline"
@@ -125,8 +127,10 @@ def evaluate(
     solve, memory = make_player(method, setup, world.shop, user=bed.user)
     facts = bed.facts | {"code": methods.CODE}
     options = {"method": method, "model": policy_name, "memory": memory, "workers": workers}
-    records = episodes(file, world.tasks, solve, facts, **options)
-    return _report(bed, name or f"{method}, {policy_name}", records)
+    before = counts["episodes stored"]
+    records = episodes(file, world.tasks, solve, facts, served=bed.models.served, **options)
+    counted = f"{counts['episodes stored'] - before:,} of {len(records):,} episodes were stored."
+    return _report(bed, name or f"{method}, {policy_name}", records, counted)
 
 
 def _chat_model(agent: Any) -> str:
@@ -188,7 +192,7 @@ def _report(bed: Testbed, name: str, records: Sequence[Episode], stored: str = "
     """Write table and page of the episodes, with a note on how they were played and what went wrong.
 
     Args:
-        stored: what the note says of stored episodes.
+        stored: how many of the episodes were stored: shown, but in no file, as it differs from run to run.
     """
     settings, track, tasks = bed.settings, bed.track, bed.world.tasks
     results = with_references(records_frame(records).assign(method=name), bed.world.references())
@@ -204,7 +208,7 @@ def _report(bed: Testbed, name: str, records: Sequence[Episode], stored: str = "
         f"User: {settings.players.user}." if track == "multi_turn" else "",
         f"{_COLUMNS[track]} Grader: {GRADER}.",
         "Preset smoke is small: compare agents with preset laptop." if settings.preset == "smoke" else "",
-        *(stored, *_problems(records), bed.models.note()),
+        *(*_problems(records), bed.models.note()),
     ]
     note = " ".join(filter(None, notes))
 
@@ -217,7 +221,9 @@ def _report(bed: Testbed, name: str, records: Sequence[Episode], stored: str = "
     table = save_table(means, f"evaluate_{file}", output_dir=settings.output_dir, **options)
     page = settings.output_dir / "episodes" / f"{file}.html"
     benchmark = bed.world.shop.benchmark
-    finished = Evaluation(name, benchmark, tasks, records, means, cells, note, page, table.html)
+    html = f"{table.html}<p>{escape(stored)}</p>"
+    note = f"{note} {stored}"
+    finished = Evaluation(name, benchmark, tasks, records, means, cells, note, page, html)
     _write_page(finished)
     return finished
 

@@ -119,15 +119,16 @@ def play_agent(
     *,
     name: str,
     version: str = "",
-    workers: int = 1,
-) -> tuple[list[Episode], int]:
-    """Play an agent on tasks; return the episodes in the tasks' order, and how many of them were stored.
+    **options: Any,
+) -> list[Episode]:
+    """Play an agent on tasks; return the episodes in the tasks' order.
 
     Args:
         begin: task -> an environment in which it has begun.
         file: where episodes are stored.
         facts: what decides an episode besides the agent and the code.
         version: stored episodes of this name and version are not played again; empty: all are played.
+        options: of :func:`pwagents.store.episodes`.
 
     Raises:
         InfrastructureError: some episode could not be played. All others are stored.
@@ -166,8 +167,8 @@ def play_agent(
         trajectory, after = played or player.attempt(task, *memory)[:2]
         return (trajectory, after) if memory else trajectory
 
-    how = {"workers": workers, "anew": not version, "memory": {} if remembers else None}
-    return episodes(file, tasks, solve, facts, **fields, **how), len(stored)
+    options |= {"anew": not version, "memory": {} if remembers else None}
+    return episodes(file, tasks, solve, facts, **fields, **options)
 
 
 def _act(agent: Any, state: BeliefState) -> Action:

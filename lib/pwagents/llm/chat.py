@@ -132,6 +132,10 @@ class ChatModel(ABC):
             NotEvaluableError: the model refuses this request: too long, filtered, or what the server says.
         """
 
+    def note(self) -> str:
+        """Return what tables note of the model; an empty text for most."""
+        return ""
+
     def complete(
         self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, sample: int = 0, **sampling
     ) -> Reply:

@@ -4,7 +4,6 @@ import threading
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from pwagents.code import hash_of, hashes_of, require_loaded
@@ -14,7 +13,6 @@ from pwagents.llm.local_model import LocalModel
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.store import ResponseStore, StoredModel
 from pwagents.settings import Players, parse_player, project_path
-from pwagents.urls import is_loopback
 
 # The modules that decide a reply, whoever is asked.
 _ASKED = "answers budget chat failures fence folder local_model make openai_model parts store"
@@ -53,17 +51,13 @@ class Models:
         """
         if spec not in self._made:
             players, (provider, name) = self.players, parse_player(spec)
-            endpoint, inner = players.endpoint, None
-            if provider == "local":
-                endpoint, inner = "", LocalModel(project_path(name))
+            inner = LocalModel(project_path(name)) if provider == "local" else None
             if provider == "openai":
                 budget = _budget_of(self.store, players.budget_usd, players.budget_tokens)
-                options = {"endpoint": endpoint, "workers": players.workers, "budget": budget}
+                options = {"endpoint": players.endpoint, "workers": players.workers, "budget": budget}
                 inner = OpenAIModel(name, players.base_url, **options)
                 self._untried.append(inner)
-                place = urlsplit(inner.base_url)
-                if not endpoint and is_loopback(place.hostname):
-                    endpoint = self._store.claim(inner.endpoint, name, place.hostname, place.port or 80)
+            endpoint = inner.endpoint if inner else players.endpoint
             options = {"sampling": players.sampling, "before_first": self._try_out}
             self._made[spec] = StoredModel(inner, self._store, name, endpoint, **options)
         return self._made[spec]
@@ -85,14 +79,15 @@ class Models:
         return facts | {"llm": hash_of(hashes)}
 
     def note(self) -> str:
-        """Return what a table notes of the models that played for it; an empty text if none was asked."""
-        lines = []
-        for model in self._made.values():
-            if model.found and isinstance(model.inner, OpenAIModel | None):
-                count = f"{model.found:,} of {model.found + model.asked:,}"
-                lines.append(f"{count} replies of {model.name} were stored ones")
-            lines += model.inner.notes() if isinstance(model.inner, OpenAIModel) else []
-        return "".join(f"{line[0].upper()}{line[1:]}. " for line in lines).strip()
+        """Return what a table notes of the models that played for it, the same in a run that is resumed."""
+        return " ".join(filter(None, (model.note() for model in self._made.values())))
+
+    def served(self) -> dict[str, dict[str, Any]]:
+        """Return what endpoints say of the models that are played by now: :attr:`OpenAIModel.served`."""
+        models = {
+            name: each.inner for name, each in self._made.items() if isinstance(each.inner, OpenAIModel)
+        }
+        return {name: model.served for name, model in models.items() if model.served}
 
     def _try_out(self) -> None:
         with self._lock:

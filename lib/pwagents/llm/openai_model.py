@@ -41,6 +41,8 @@ TIMEOUT_S, TOTAL_S = 120.0, 600.0
 _CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR")
 FIRST_WAIT_S = 0.5  # before the second attempt, at most; doubled from one to the next
 LONGEST_WAIT_S = 60.0  # a server that asks for more is given up
+LIST_S = 5.0  # for a list of models
+ALMOST_NOW_S = 3600  # of a time in it: clocks differ
 # A prompt of so many bytes that counts as fewer tokens than a twelfth of them was not read whole.
 LONG_PROMPT, BYTES_A_TOKEN = 2000, 12
 # A parameter that is refused -> its other name, tried before it is left out.
@@ -64,7 +66,7 @@ class OpenAIModel(ChatModel):
     Args:
         name: the model's name at the endpoint.
         base_url: the endpoint; "" for the one in OPENAI_BASE_URL, else OpenAI's own.
-        endpoint: its name, by which stored replies differ; "" for one that the URL gives.
+        endpoint: its name, by which stored replies differ; "" for its URL.
         workers: calls under way at once, at most; fewer while the endpoint is congested.
         attempts: how often a call is tried in all.
     """
@@ -81,7 +83,7 @@ class OpenAIModel(ChatModel):
     ):
         self.name, self.workers, self.attempts = name, workers, attempts
         self.base_url = urls.endpoint_url(base_url)
-        self.endpoint = endpoint or urls.endpoint_name(self.base_url)
+        self.endpoint = endpoint or urls.without_token(self.base_url)
         self.budget, self.limiter = budget or Budget(), Limiter(workers)
         self._names: dict[str, str | None] = {}  # a parameter -> its name here; None: it is not accepted
         self._alternates = False  # whether roles are user and assistant in turns
@@ -133,7 +135,7 @@ class OpenAIModel(ChatModel):
             time.sleep(wait)  # without a slot: others may call meanwhile
             attempt += 1
 
-    def notes(self) -> list[str]:
+    def note(self) -> str:
         """Return what the endpoint did not accept of the calls so far, and whether it cut prompts."""
         sent = [f"{other} in place of {own}" if other else f"no {own}" for own, other in self._names.items()]
         if self._alternates:
@@ -144,7 +146,24 @@ class OpenAIModel(ChatModel):
                 f"{self.name} counted {self._cut[1]:,} tokens in a prompt of {self._cut[0]:,} bytes: its "
                 "server seems to cut prompts, so these are results of a model that did not read them whole"
             )
-        return noted
+        return " ".join(f"{line[0].upper()}{line[1:]}." for line in noted)
+
+    @cached_property
+    def served(self) -> dict[str, Any]:
+        """Return what the endpoint's list of models (``/models``) says of this one; {} if it says nothing.
+
+        Ids and times that are made for the answer are left out: they tell nothing of the model.
+        """
+        from httpx2 import Response
+
+        with suppress(Exception):  # it is no part of a run: many an endpoint has no such list
+            client = self._client.with_options(timeout=LIST_S)
+            listed = read_json(client.get("/models", cast_to=Response).content, self._secrets)["data"]
+            said = next(each for each in listed if each["id"] == self.name)
+            if abs(time.time() - said.get("created", 0)) < ALMOST_NOW_S:
+                said.pop("created")
+            return {name: value for name, value in said.items() if name != "permission"}
+        return {}
 
     def _attempt(self, body: dict[str, Any], sampling: dict[str, Any]) -> Reply:
         import openai

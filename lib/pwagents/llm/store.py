@@ -4,26 +4,25 @@ One SQLite file. A reply is found by endpoint, model and request. It is in the f
 it goes on, so a killed run pays for no finished call twice. (A power cut may lose the last seconds.)
 """
 
-import socket
 import sqlite3
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from pydantic import ValidationError
-
 from pwagents.errors import DataError, InfrastructureError, StaysHere
+from pwagents.files import open_line, seal_line
 from pwagents.llm.chat import ChatModel, Reply, Request, key_of
 from pwagents.llm.failures import one_line
+from pwagents.progress import count
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS answer (key TEXT, endpoint TEXT, model TEXT NOT NULL, content BLOB NOT NULL, "
     "reply TEXT NOT NULL, PRIMARY KEY (key, endpoint))",
-    "CREATE TABLE IF NOT EXISTS server (endpoint TEXT, model TEXT, url TEXT, PRIMARY KEY (endpoint, model))",
+    "CREATE TABLE IF NOT EXISTS note (endpoint TEXT, model TEXT, text TEXT, PRIMARY KEY (endpoint, model))",
 )
 _WAIT_S = 60  # for another process that is writing
 
@@ -67,31 +66,36 @@ class ResponseStore:
             expected = "one of them, named in players.endpoint"
             raise DataError(self.path, key, "endpoint", ", ".join(replies), expected)
         try:
-            return next(map(Reply.model_validate_json, replies.values()), None)
-        except ValidationError as error:
-            found = one_line(str(error))
-            raise DataError(self.path, key, "reply", found, "a reply as it was stored") from None
+            texts = [text for text in map(open_line, replies.values()) if text]
+            if len(texts) < len(replies):  # of an earlier version
+                count("replies stored without a checksum, and asked for again")
+            return next(map(Reply.model_validate_json, texts), None)
+        except ValueError as error:  # pydantic's, too
+            found, expected = (
+                one_line(str(error)),
+                "a reply as it was stored; if it is deleted, it is asked again",
+            )
+            raise DataError(self.path, key, "reply", found, expected) from None
 
     def put(self, content: str, reply: Reply, model: str, endpoint: str) -> Reply:
         """Store the reply to a :meth:`Request.content`; return the one stored, of whoever was the first."""
-        packed, written = zlib.compress(content.encode(), 1), reply.model_dump_json()
+        packed, written = zlib.compress(content.encode(), 1), seal_line(reply.model_dump_json())
         values = (key := key_of(content), endpoint, model, packed, written)
-        self._execute("INSERT OR IGNORE INTO answer VALUES (?, ?, ?, ?, ?)", values)
+        self._execute(
+            "INSERT INTO answer VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET reply = excluded.reply "
+            'WHERE reply NOT LIKE \'%"sha256": "%\'',
+            values,
+        )
         return self.get(key, endpoint)
 
-    def claim(self, endpoint: str, model: str, host: str, port: int) -> str:
-        """Return the name under which a local server keeps its replies: ``endpoint``, if it is free.
+    def put_note(self, text: str, model: str, endpoint: str) -> None:
+        """Store what tables note of a model, in the place of what they noted before."""
+        self._execute("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", (endpoint, model, text))
 
-        One that comes back at another port goes on with its replies. One that runs at the same time is
-        another server: its name has its port.
-        """
-        held = self._execute("SELECT url FROM server WHERE endpoint = ? AND model = ?", (endpoint, model))
-        if held and held[0][0] != f"{host}:{port}":
-            with suppress(OSError):  # it is gone
-                socket.create_connection(held[0][0].rsplit(":", 1), timeout=1).close()
-                return endpoint.replace(host, f"{host}:{port}", 1)
-        self._execute("INSERT OR REPLACE INTO server VALUES (?, ?, ?)", (endpoint, model, f"{host}:{port}"))
-        return endpoint
+    def note(self, model: str, endpoint: str) -> str:
+        """Return what tables note of a model, or of all of this name where ``endpoint`` is empty."""
+        query = "SELECT text FROM note WHERE model = ? AND ? IN ('', endpoint) ORDER BY endpoint"
+        return " ".join(text for (text,) in self._execute(query, (model, endpoint)))
 
     def models(self) -> dict[str, int]:
         """Return the number of stored replies of each model."""
@@ -123,9 +127,6 @@ class StoredModel(ChatModel):
         endpoint: which server's replies; "" for that of ``inner`` or, without one, whoever's.
         sampling: changes to every request's sampling; None takes a parameter away.
         before_first: called before a reply is asked for, not where all are stored.
-
-    Attributes:
-        found, asked: how many replies were stored ones, and how many not.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class StoredModel(ChatModel):
         before_first: Callable[[], None] = lambda: None,
     ):
         self.inner, self.store, self.sampling, self._before_first = inner, store, dict(sampling), before_first
-        self.name, self.endpoint, self.found, self.asked = name, endpoint, 0, 0
+        self.name, self.endpoint = name, endpoint
         if inner:
             self.name, self.workers, self.endpoint = inner.name, inner.workers, endpoint or inner.endpoint
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
@@ -159,9 +160,15 @@ class StoredModel(ChatModel):
                 raise self._not_stored(request)
             if reply is None:
                 self._before_first()
-            with self._lock:
-                self.found, self.asked = self.found + (reply is not None), self.asked + (reply is None)
-            return reply or self.store.put(content, self.inner.reply(request), self.name, self.endpoint)
+            count("replies asked for" if reply is None else "replies stored")
+            if reply is None:
+                reply = self.store.put(content, self.inner.reply(request), self.name, self.endpoint)
+                if (note := self.inner.note()) and note != self.note():
+                    self.store.put_note(note, self.name, self.endpoint)
+            return reply
+
+    def note(self) -> str:
+        return self.store.note(self.name, self.endpoint)
 
     def _not_stored(self, request: Request) -> DataError:
         texts = [m["content"] for m in request.messages if isinstance(m.get("content"), str)]

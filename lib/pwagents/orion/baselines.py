@@ -53,5 +53,6 @@ def play_baselines(study: Study, settings: GrpoNotebook) -> list[Episode]:
                 model=model.name,
                 workers=players.workers,
                 stored_only=settings.stored_runs_only,
+                served=study.model.served,
             )
     return played

@@ -97,6 +97,7 @@ class OrionRuns:
         modules = (*CODE, "orion.experiment", "orion.variations", *code)
         params = {**self.study.facts, "variant": self.variant, **facts, "code": modules}
         options |= {"method": method, "stored_only": self.study.settings.stored_runs_only}
+        options["served"] = self.study.model.served
         return episodes(self.store, self.tasks, solve, params, **options)
 
 

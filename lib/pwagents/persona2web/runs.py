@@ -131,6 +131,7 @@ def run_condition(
     model: str = "none",
     params: Mapping[str, Any] = {},
     stored_runs_only: bool = False,
+    served: Callable[[], dict[str, Any]] = dict,
 ) -> list[WebEpisode]:
     """Play all tasks of ``world`` under one condition; what is stored is not played again.
 
@@ -139,6 +140,7 @@ def run_condition(
         drivers: one for each episode at a time; they are not closed here.
         params: what else decides how the agent plays, for the keys of episodes. An agent from outside the
             project is known by ``method``, ``model`` and these alone.
+        served: see :func:`pwagents.store.episodes`.
 
     Raises:
         ValueError: a driver is not the condition's.
@@ -188,6 +190,7 @@ def run_condition(
         workers=len(drivers),
         stored_only=stored_runs_only,
         record=WebEpisode,
+        served=served,
     )
 
 

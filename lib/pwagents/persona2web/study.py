@@ -141,6 +141,7 @@ class Study:
             model="none" if agent in (OFFLINE, CHANCE, ORACLE) else agent,
             params=self._params(agent),
             stored_runs_only=self.settings.stored_runs_only,
+            served=self._models.served,
         )
         return records
 

@@ -26,6 +26,7 @@ REFERENCE = ROOT / "outputs" / "reference"
 PRESET = "laptop"  # what made it
 _COPIED = {"tables": (".csv", ".html"), "figures": (".png", ".parquet")}
 _COPIED |= {f"timings/{folder}": kinds for folder, kinds in _COPIED.items()}
+_RUNS = ("key", "seconds", "sha256")  # fields that differ from run to run
 _WHOLE = ("arguments", "observation")
 _TEXTS = ("task_id", "method", "model")  # columns that hold a text as it is; all others hold JSON
 
@@ -122,10 +123,10 @@ def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
 
 def write_episodes(records: Iterator[dict[str, Any]], path: Path) -> None:
     """Write records as one Parquet file: a column a field, as compressed as can be (minutes for 100 MB)."""
-    # A key and the seconds differ from run to run; all else is a text of JSON, however deep.
+    # All but :data:`_TEXTS` is a text of JSON, however deep.
     rows = []
     for record in records:
-        kept = {n: value for n, value in record.items() if n not in ("key", "seconds") and value is not None}
+        kept = {n: value for n, value in record.items() if n not in _RUNS and value not in (None, {})}
         if "trajectory" in kept:
             kept["trajectory"] = {**kept["trajectory"], "steps": drop_empty(kept["trajectory"]["steps"])}
         compact = {"separators": (",", ":")}
