@@ -20,7 +20,8 @@ WRITE = (
 NOTEBOOK = "outputs/smoke/notebooks/01_data.ipynb"  # as a target: this notebook alone
 KILL = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
 WAIT = "import time\nopen('waiting', 'w').close()\ntime.sleep(60)"
-EDIT = "import time\ntime.sleep(0.1)\nopen('params/smoke.yaml', 'a').write('01_data: {x: 1}')"
+EDIT = "import time\ntime.sleep(0.1)\nopen('{}', 'a').write('{}')"
+EDITS = (("params/smoke.yaml", "01_data: {x: 1}"), ("lib/pwagents/module.py", "x = 1"))
 PARAMS = (
     "# On all.\nall: {seed: 1}\n\norion:\n  rl: {lam: 1}\n\n01_data:\n  show: {rows: 1}\n\n04_puma: {a: 1}\n"
 )
@@ -190,7 +191,7 @@ def test_a_failed_run_keeps_the_earlier_output_out_of_date_and_says_why(reproduc
     assert reproduced.plan() == ["01_data"]
 
 
-def test_a_killed_make_leaves_no_finished_output_and_a_notebook_edited_while_it_runs_runs_again(project):
+def test_a_killed_make_leaves_no_finished_output_and_what_is_edited_while_it_runs_runs_again(project):
     project.add("01_data", WAIT)
     process = project.start(NOTEBOOK, "PRESET=smoke", start_new_session=True)
     deadline = time.time() + 60
@@ -201,10 +202,11 @@ def test_a_killed_make_leaves_no_finished_output_and_a_notebook_edited_while_it_
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert not (project.notebooks / "01_data.ipynb").exists()
-    project.add("01_data", EDIT)
-    done = project.make(NOTEBOOK, "PRESET=smoke")  # which the killed one does not block
-    assert done.returncode == 0, done.stderr
-    assert (project.notebooks / "01_data.ipynb").exists() and "01_data" in project.plan()
+    for edit in EDITS:
+        project.add("01_data", EDIT.format(*edit))
+        done = project.make(NOTEBOOK, "PRESET=smoke")  # which the killed one does not block
+        assert done.returncode == 0, done.stderr
+        assert (project.notebooks / "01_data.ipynb").exists() and "01_data" in project.plan()
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pwagents.urls import without_passwords
 
 # Errors whose message says all that a user needs; the last is a full disk's.
 NO_TRACEBACK = ("SettingsError", "DataError", "InfrastructureError", "EndpointError", "RefusedError",
-                "BudgetError", "DoesNotFitError", "LaunchError", "OSError")  # fmt: skip
+                "BudgetError", "DoesNotFitError", "LaunchError", "StaleCodeError", "OSError")  # fmt: skip
 
 
 def execute(name: str, preset: str, output_dir: Path, changes: str = "{}") -> None:
