@@ -2,6 +2,5 @@
 
 Each is a :data:`pwagents.shop.environment.UserSimulator`: called with the task, the session so far and what
 the agent says, it answers as the user would. ``rules`` needs no language model, ``llm`` plays PersonalWAB's
-Figure 15, ``human`` lets a person play in a notebook; without a user nobody answers. What no simulated user
-may give away, ``rules.leaks`` says; a human is trusted.
+Figure 15; without a user nobody answers. What no simulated user may give away, ``rules.leaks`` says.
 """
