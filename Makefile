@@ -110,8 +110,8 @@ data: ## fetch PersonalWAB's published files (CC BY-NC 4.0) into DATA_DIR (data/
 	@git -C "$(DATA_DIR)" restore .
 
 # Many a GPU box has no user but root, as whom JupyterLab starts only when told to.
-lab: $(READY) ## open JupyterLab: notebooks, and their results in outputs/
-	$(run) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
+lab: $(READY) ## open the tour in JupyterLab, beside the other notebooks, and their results in outputs/
+	$(run) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks/00_tour.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)
 
 web: $(READY) ## browse the local web of notebook 09: PORT (8009) of this machine
 	@$(run) pwagents.persona2web.serve --port $(PORT)

@@ -214,7 +214,7 @@ def test_a_killed_make_leaves_no_finished_output_and_a_notebook_edited_while_it_
         ((NOTEBOOK.replace("smoke", "paper"), "PRESET=paper", "CORES=4"), "\nOMP_NUM_THREADS=4 "),
         (("figures", "PRESET=smoke"), "outputs/smoke --formats png svg"),
         (("figures", "FORMATS=pdf", "STYLE=my talk.mplstyle"), '--formats pdf --style "my talk.mplstyle"\n'),
-        (("lab",), "--notebook-dir=. "),
+        (("lab",), "--notebook-dir=. --LabApp.default_url=/lab/tree/notebooks/00_tour.ipynb"),
         (("preflight", "PRESET=paper", "ONLY=03"), "paper --output-dir outputs/paper 03_benchmark\n"),
         (("models",), "pwagents.preflight --models\n"),
         (("papers",), "pwagents.report.pages\n"),

@@ -16,7 +16,7 @@ from pwagents.notebook import Run
 from pwagents.report.redraw import main, redraw
 from pwagents.report.reference import REFERENCE, find_results, make_reference
 from pwagents.results import style
-from pwagents.results.drawing import draw_figure, save_figure
+from pwagents.results.drawing import draw_figure, save_figure, write_figure
 from pwagents.results.figures import plot_bars, plot_curves, plot_intervals, plot_lines
 
 ROWS = pd.DataFrame(
@@ -92,9 +92,11 @@ errorbar.capsize: 6
 """
 
 
-@pytest.mark.parametrize("matplotlibrc", ["", OWN_RC], ids=["default", "own matplotlibrc"])
+@pytest.mark.parametrize("matplotlibrc", ["", OWN_RC, "# d\xe9faut"], ids=["default", "own", "not UTF-8"])
 def test_drawn_again_by_another_process_they_are_the_same_bytes(folder, tmp_path, matplotlibrc):
-    (tmp_path / "matplotlibrc").write_text(matplotlibrc)
+    (tmp_path / "matplotlibrc").write_text(matplotlibrc, "latin-1")
+    (tmp_path / "stylelib").mkdir()
+    (tmp_path / "stylelib" / "seaborn-v0_8-whitegrid.mplstyle").write_text("axes.facecolor: red")
     command = [sys.executable, "-m", "pwagents.report.redraw", str(folder)]
     env = os.environ | {"MPLCONFIGDIR": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
@@ -113,10 +115,19 @@ def test_drawn_again_by_another_process_they_are_the_same_bytes(folder, tmp_path
     pd.testing.assert_frame_equal(rounded, stored, rtol=1e-6, check_dtype=False)
 
 
-def test_other_formats_and_styles(folder, command, tmp_path):
-    sheet = tmp_path / "talk.mplstyle"
-    sheet.write_text("font.size: 22\nsavefig.dpi: 50\n")
-    assert command(folder, "--formats", "pdf", "png", "--style", sheet) == (0, "")
+def test_dates_are_drawn_alike_in_every_time_zone(tmp_path):
+    made = []
+    for zone in ("UTC", "Asia/Tokyo"):
+        with matplotlib.rc_context({"timezone": zone}):
+            figure = draw_figure(REFERENCE / "figures" / "09_year.parquet")
+            made.append(write_figure(figure, tmp_path / "year.svg"))
+    assert made[0] == made[1]
+
+
+def test_other_formats_and_styles(folder, command, tmp_path, monkeypatch):
+    (tmp_path / "talk.mplstyle").write_text("font.size: 22\nsavefig.dpi: 50\n")
+    monkeypatch.chdir(tmp_path)
+    assert command(folder, "--formats", "pdf", "png", "--style", "talk.mplstyle") == (0, "")
     redrawn = folder / "redrawn"
     assert {path.suffix for path in redrawn.iterdir()} == {".pdf", ".png"}
     assert all(
@@ -168,7 +179,8 @@ def test_a_file_can_name_no_code_but_drawing_functions(folder):
 
 def test_a_broken_file_and_an_unknown_style_are_one_line(folder, command):
     (folder / "figures" / "03_bars.parquet").write_bytes(b"PAR1 and no more")  # which is drawn first
-    for arguments, what in (((), "03_bars.parquet"), (("--style", "loud"), "loud")):
+    styles = [(("--style", name), name) for name in ("loud", "talk.mplstyle", ".mplstyle", str(folder))]
+    for arguments, what in (((), "03_bars.parquet"), *styles):
         status, said = command(folder, *arguments)
         assert status == 1 and what in said and len(said.splitlines()) == 1
 
