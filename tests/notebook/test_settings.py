@@ -163,7 +163,7 @@ def test_tokens_and_passwords_in_urls_are_not_repeated_and_a_missing_key_is_told
     url = "https://gateway.example/v1/acc0123456789abcdef/openai"
     settings = load_settings("02_profiles", {"players": {"base_url": url}})
     assert settings.players.base_url == url
-    shown = settings_table(settings, changes({})).html + str(plain(settings)) + str(settings.players.facts())
+    shown = settings_table(settings, {}, {}).html + str(plain(settings)) + str(settings.players.facts())
     assert "gateway.example/v1/" in shown and "acc0123456789abcdef" not in f"{shown}{settings}"
     given = {"players": {"base_url": "http://me:secret@host/v1"}}
     with pytest.raises(SettingsError, match=r"^03_benchmark, players\.base_url: ") as refused:
@@ -250,7 +250,13 @@ def test_a_misspelt_parameter_of_papermill_stops_the_run_before_any_work(tmp_pat
 def test_an_opened_notebook_runs_on_laptops_values_and_reads_them_alone(notebook):
     """The parameters cell lists every group and changes nothing: JupyterLab and `make` run the same."""
     given, kind = notebooks.parameters_of(notebook), module.NOTEBOOKS[notebook]
-    assert load_settings(notebook, given) == load_settings(notebook, {})
+    settings, usual = load_settings(notebook, given), settings_values(notebook, {})
+    assert settings == load_settings(notebook, {})
+    bold = [
+        settings_table(settings, changes(given | more), usual).html.count('bold" headers')
+        for more in ({}, {"seed": settings.seed}, {"seed": 7}, {"stored_runs_only": True})
+    ]
+    assert bold == [0, 0, 4, 4], "a row's four cells, where it differs from the preset"
     flat = {"preset", "source", "data_dir", "output_dir", "seed"}
     listed = flat | {*kind.model_fields} - {"portable", "engine"}
     assert listed - {*given} <= {"stored_runs_only"} and {*given} <= listed  # the tour has no stored runs
