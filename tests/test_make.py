@@ -87,7 +87,7 @@ def reproduced(project):
         os.utime(path, (past, past))
     shutil.copy(project.root / "notebooks/01_data.ipynb", project.root / "notebooks/01_data-Copy1.ipynb")
     assert sorted(project.plan()) == sorted({*NAMES} - {"07_ablations"}), "a copy is passed over"
-    shutil.copy(project.root / "notebooks/07_ablations.ipynb", project.notebooks)
+    shutil.copy2(project.root / "notebooks/07_ablations.ipynb", project.notebooks)
     return project
 
 
@@ -139,6 +139,39 @@ def test_only_what_follows_from_a_change_runs_again(reproduced, file, old, new, 
     text = (reproduced.root / file).read_text()
     (reproduced.root / file).write_text(text.replace(old, new, 1))
     assert sorted(reproduced.plan()) == sorted({*expected} - {"07_ablations"})
+
+
+def test_a_change_of_data_runs_what_reads_them_again(reproduced):
+    with open(reproduced.root / "params/smoke.yaml", "a") as file:
+        file.write(
+            "03_benchmark:\n  data: {source: amazon, data_dir: 'my shop', n_users: 5}  # the data_dir: mine\n"
+        )
+    reproduced.add("01_data", 'data_dir = "own"', 'REAL = "real"')
+    reproduced.plan()
+
+    def then(*expected):
+        found = sorted(reproduced.plan())
+        return found == [*expected] and reproduced.plan() == []
+
+    reviews = reproduced.root / "my shop/part/reviews.jsonl"
+    reviews.parent.mkdir(parents=True)
+    reviews.write_text("one\ntwo\n")
+    assert then("03_benchmark", "10_summary"), "data appear"
+    reviews.write_text("one\n")
+    assert then("03_benchmark", "10_summary"), "half are removed"
+    (reviews.parent / "copy").write_text("two\n")
+    os.utime(reviews.parent / "copy", (1, 1))
+    assert then("03_benchmark", "10_summary"), "a file is added"
+    (reviews.parent / "copy").replace(reviews)
+    assert then("03_benchmark", "10_summary"), "replaced by an older file of the same size"
+    (reviews.parent / ".git").write_text("x")
+    assert then(), "what no reader reads"
+    for i, folder in enumerate(("own", "real")):
+        (reproduced.root / folder).mkdir()
+        (reproduced.root / folder / "file").touch()
+        assert then("01_data"), f"the notebook names it: {i}"
+    shutil.rmtree(reproduced.root / "my shop")
+    assert then("03_benchmark", "10_summary"), "data disappear"
 
 
 def test_reproduce_full_adds_07_and_at_laptop_03_in_further_worlds_and_all_of_04(reproduced):
