@@ -9,7 +9,7 @@ Three things are compared:
   tolerance of that row (``results/papers``). A small model has no such row, and is never compared with a
   paper;
 - laptop's tables with the committed ones (``outputs/reference``), row by row; how strictly says
-  ``check.yaml``.
+  ``check.yaml``. What rests on a training is noise up to what the reference measured between seeds.
 
 A mean over part of its tasks is compared with nothing. The exit status is 1 if a cell FAILs; 2 if a notebook
 began and did not finish, a table that it left is gone, or the reference has a table that its notebook no
@@ -22,11 +22,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from pwagents.report.reference import PRESET, REFERENCE, read_lines
 from pwagents.results.papers import COSTS, NOT_RUN, load_targets
-from pwagents.results.statistics import SCORED
+from pwagents.results.seeds import MUST_EXCEED
+from pwagents.results.statistics import MEAN, OVERALL, SCORED
+from pwagents.schema import TASK_TYPES
 from pwagents.settings import ROOT
 from pwagents.words import read_yaml
 
@@ -39,6 +42,7 @@ _ABOUT += ("notebook", "over pipelines", "to run it here", "needs")
 _PAPERS_DATA = "PersonalWAB's files"  # the only paper's data that can be had
 _MISSING = ("n_missing", "n_left_out")  # counts of tasks that a mean, or a difference, leaves out
 _EXACT = {"ok": 0, "noise": 0}
+_NAMES = ("method", "row", "comparison", "name")  # columns, of which a table has one
 # Against what, a row of ours, the row that is expected, and how far apart they may be.
 Comparison = tuple[str, pd.Series, pd.Series, Mapping[str, Any]]
 
@@ -68,6 +72,7 @@ def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
     if not tables:
         raise ValueError(f"{output_dir} holds no tables; expected what `make reproduce` leaves there")
     rules, cells = read_yaml("pwagents", "check.yaml"), []
+    seeds = _read_noise(reference) if output_dir.name == PRESET else None
     for name, table in tables.items():
         pairs = [*_with_papers(table)]
         stored = reference / "tables" / f"{name}.csv"
@@ -82,6 +87,8 @@ def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
                 if pd.isna(ours) and pd.isna(theirs):
                     continue
                 own = _EXACT if column in rules["exact"] else rule
+                if own is rule and "trained" in rule:
+                    own = _within_seeds(row, column, rule, rules, seeds)
                 # A mean, or a difference, over part of its tasks, here or there.
                 scored = f"{column.partition(': ')[0]}: {SCORED}"
                 in_part = any(
@@ -99,6 +106,38 @@ def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
                     )
                 cells.append(Cell(name, against, label, column, ours, theirs, verdict))
     return cells
+
+
+def _read_noise(reference: Path) -> pd.DataFrame:
+    """Return how far two seeds may differ in accuracy and in return, by method and task type."""
+    names = ("04_noise_floor", "07_noise_floor", "07_seeds")
+    table = pd.concat([pd.read_csv(reference / "tables" / f"{name}.csv") for name in names])
+    table["method"], table["type"] = table["method"].str.casefold(), table["type"].replace(MEAN, OVERALL)
+    table["return"] = table["return_high"] - table["return_low"]
+    return table.groupby(["method", "type"])[[MUST_EXCEED, "return"]].max()
+
+
+def _within_seeds(
+    row: pd.Series, column: str, rule: Mapping[str, Any], rules: Mapping[str, Any], seeds: pd.DataFrame
+) -> Mapping[str, Any]:
+    """Return ``rule`` for a cell of the row: where that rests on a training, with the noise of its seeds."""
+    name = str(next((row[each] for each in _NAMES if each in row), "")).casefold()
+    if "backbone" in row:
+        name = _method(name, str(row["backbone"]).casefold())
+    methods = []
+    for side in name.split(" - "):
+        fitting = (method for pattern, method in rules["noise_of"].items() if fnmatch(side, pattern))
+        methods.append(side if (side, OVERALL) in seeds.index else next(fitting, rule["trained"]))
+    if not any(methods) or row.get("source", "here") != "here":
+        return {**rule, "texts": "FAIL"}
+    if column in rules["follows"]:
+        return {**rule, "noise": np.inf}
+    words = str(row.get("type", row.get("task", column)))
+    task = next((each for each in TASK_TYPES if words.startswith(each)), OVERALL)
+    own = seeds.loc[[(method, task) for method in methods if method]]
+    is_return = any(fnmatch(column, each) for each in rules["returns"])
+    noise = own["return"].fillna(own[MUST_EXCEED]) if is_return else own[MUST_EXCEED]
+    return {**rule, "noise": max(rule["noise"], np.linalg.norm(noise))}
 
 
 def _with_papers(table: pd.DataFrame) -> Iterator[Comparison]:
