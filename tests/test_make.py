@@ -149,29 +149,28 @@ def test_a_change_of_data_runs_what_reads_them_again(reproduced):
     reproduced.add("01_data", 'data_dir = "own"', 'REAL = "real"')
     reproduced.plan()
 
-    def then(*expected):
-        found = sorted(reproduced.plan())
-        return found == [*expected] and reproduced.plan() == []
+    def then(what, *expected):
+        assert sorted(reproduced.plan()) == [*expected] and reproduced.plan() == [], what
 
-    reviews = reproduced.root / "my shop/part/reviews.jsonl"
+    benchmark, reviews = ("03_benchmark", "10_summary"), reproduced.root / "my shop/part/reviews.jsonl"
     reviews.parent.mkdir(parents=True)
     reviews.write_text("one\ntwo\n")
-    assert then("03_benchmark", "10_summary"), "data appear"
+    then("data appear", *benchmark)
     reviews.write_text("one\n")
-    assert then("03_benchmark", "10_summary"), "half are removed"
+    then("half are removed", *benchmark)
     (reviews.parent / "copy").write_text("two\n")
     os.utime(reviews.parent / "copy", (1, 1))
-    assert then("03_benchmark", "10_summary"), "a file is added"
+    then("a file is added", *benchmark)
     (reviews.parent / "copy").replace(reviews)
-    assert then("03_benchmark", "10_summary"), "replaced by an older file of the same size"
+    then("replaced by an older file of the same size", *benchmark)
     (reviews.parent / ".git").write_text("x")
-    assert then(), "what no reader reads"
-    for i, folder in enumerate(("own", "real")):
+    then("what no reader reads")
+    for folder in ("own", "real"):
         (reproduced.root / folder).mkdir()
         (reproduced.root / folder / "file").touch()
-        assert then("01_data"), f"the notebook names it: {i}"
+        then("what the notebook names appears", "01_data")
     shutil.rmtree(reproduced.root / "my shop")
-    assert then("03_benchmark", "10_summary"), "data disappear"
+    then("data disappear", *benchmark)
 
 
 def test_reproduce_full_adds_07_and_at_laptop_03_in_further_worlds_and_all_of_04(reproduced):

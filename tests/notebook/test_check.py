@@ -81,10 +81,7 @@ EMPTY = [{**row, "over pipelines": None} for row in PIPELINES]
          [("tokens", "noise"), ("n_tasks", "FAIL")]),
         # Another text fails, unless it comes of a training; another grader always.
         ("02_x", [{"label": "color"}], [{"label": "brand"}], [("label", "FAIL")]),
-        ("06_x", [{"label": "color", "p": 0.9}], [{"label": "brand", "p": 0.1}],
-         [("label", "noise"), ("p", "noise")]),
-        ("06_x", [{"method": "Teacher", "label": "color"}], [{"method": "Teacher", "label": "brand"}],
-         [("method", "OK"), ("label", "FAIL")]),
+        ("06_x", [{"a": "b", "p": 0.9}], [{"a": "c", "p": 0.1}], [("a", "noise"), ("p", "noise")]),
         ("06_x", [{"grader": "version 2"}], [{"grader": "version 1"}], [("grader", "FAIL")]),
         # Rows and columns that are missing.
         ("02_x", [{"a": 1}], 2 * [{"a": 1, "b": 2}], [("rows", "FAIL")]),
@@ -115,22 +112,18 @@ def test_a_table_is_compared_with_the_reference(save, verdicts, table, ours, the
     ("table", "name", "column", "beyond"),
     [
         ("06_x", {"method": "GRPO"}, "search: result accuracy", 0.213143),  # as 07_noise_floor has it
-        ("07_x", {"method": "twice the steps", "type": "search"}, "x", 0.213143),  # trained as GRPO is
-        ("08_x", {"value": 5, "type": "mean"}, "x", 0.0650506),
+        ("08_x", {"value": 5, "type": "mean"}, "x", 0.0650506),  # trained as GRPO is
         ("06_x", {"row": "small (SFT)", "backbone": "small"}, "review: function accuracy", 0.102785),
         ("06_x", {"comparison": "GRPO - SFT", "task": "search"}, "low", (0.213143**2 + 0.143403**2) ** 0.5),
         ("06_x", {"comparison": "SFT - Teacher", "task": "search"}, "low", 0.143403),
         ("06_x", {"method": "SFT, sampled"}, "search: return", 0.631166 - 0.40702),  # the interval over seeds
-        ("06_x", {"method": "GRPO"}, "overall: questions", 0.0650506),
-        ("06_x", {"method": "PPO"}, "share of the way", 0.300441 - 0.0797511),
+        ("06_x", {"method": "PPO"}, "overall: questions", 0.0650506),
         ("05_scaling", {"trajectories": 100, "type": "recommend"}, "x", 0.0876262),
-        ("04_x", {"method": "PUMA+", "type": "recommend"}, "x", 0.0371825),
         ("04_x", {"row": "small (64 tokens)", "backbone": "small"}, "review: x", 0.113305),
         ("10_x", {"name": "puma_sft_pipelines", "task": "review"}, "x", 0.109651),
         # Nothing was measured between seeds that never recommend rightly, and nothing was trained.
         ("05_x", {"method": "Base", "type": "recommend"}, "x", 0.02),
         ("06_x", {"method": "Teacher", "type": "search"}, "x", 0.02),
-        ("04_x", {"row": "Reference: random", "backbone": "none", "source": "here"}, "search: x", 0.02),
         ("05_ladder", {"method": "2 questions"}, "search: x", 0.02),
     ],
 )
@@ -259,19 +252,13 @@ def test_notebooks_that_did_not_finish_and_missing_tables_end_with_2(
 
 
 def test_a_table_of_the_reference_must_be_made_where_its_notebook_ran(save, command):
-    save("laptop", "02_one", {"a": 1})
-    for name in ("02_one", "02_two", "05_results"):
+    for name in ("02_one", "03_x"):
+        save("laptop", name, {"a": 1})
+    for name in ("02_one", "02_two", "03_x", "03_worlds", "05_results"):  # 03_worlds: a full run's alone
         save("reference", name, {"a": 1})
     code, said = command()
-    assert code == 2 and "02_two is in the reference and no longer made" in said and "05_results" not in said
-
-
-def test_a_table_of_a_full_run_alone_may_be_missing(save, command, tmp_path):
-    for folder, tables in {"laptop": ["03_x"], "reference": ["03_x", "03_worlds"]}.items():
-        for table in tables:
-            save(folder, table, {"a": 1})
-        journal(tmp_path / folder, ("03_benchmark", "finished", *tables))
-    assert command()[0] == 0
+    assert code == 2 and "02_two is in the reference and no longer made" in said
+    assert "03_worlds" not in said and "05_results" not in said
 
 
 def test_the_reference_agrees_with_itself():
