@@ -53,10 +53,10 @@ def test_it_keeps_no_password_and_one_line_of_a_progress_bar_and_runs_no_startup
     startup = own / "profile_default" / "startup" / "first.py"
     startup.parent.mkdir(parents=True)
     startup.write_text("print('my own startup')")
+    (own / "matplotlibrc").write_text("font.size: 50")
     given = {"IPYTHONDIR": own, "PYTHONSTARTUP": startup, "MPLBACKEND": "agg", "MATPLOTLIBRC": own}
     for name, value in given.items():
         monkeypatch.setenv(name, str(value))
-    (own / "matplotlibrc").write_text("font.size: 50")
     code = "# https://example.org/@me stays\nurl = 'https://me:hunter2@host/v1'\n" + FIGURE
     code = f"# players: base_url: 'http://host/hunter2-and-more-letters/v1'\n{code}"
     bar = "from tqdm import tqdm\nimport sys\nfor _ in tqdm(range(9), file=sys.stdout, mininterval=0): pass\n"
