@@ -155,15 +155,16 @@ run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NU
 # change) of each folder that the last data_dir there, or one in the notebook, names. Noted again where it changed, so that
 # a notebook runs again after a change of its own settings or data alone. (\043 and \x23 are "#".)
 sections = all $(if $(filter 05% 06% 07% 08%,$(1)),orion) $(1)
-note_inputs = mkdir -p $(NB)/.settings; f=$(NB)/.settings/$(1).yaml; \
+note_inputs = f=$(NB)/.settings/$(1).yaml; mkdir -p $(NB)/.settings && \
   awk -F: -v sections=" $(call sections,$(1)) " '/^[^ \043]/ { ours = index(sections, " " $$1 " ") } ours && !/^ *\043/' \
-    params/laptop.yaml params/$(PRESET).yaml > $$f.new; \
+    params/laptop.yaml params/$(PRESET).yaml > $$f.new && { \
   { sed -nE "s/ +\x23.*//; s/.*data_dir: *[\"']?([^\"',}]*).*/\1/p" $$f.new | tail -1; \
     sed -nE "s/.*(data_dir|REAL)[\\\"' ]*[=:] *[\\]?[\"']([^\\\"']+).*/\2/p" notebooks/$(1).ipynb; } | \
   sed "s|^~/|$$HOME/|" | while read -r folder; do echo "$$folder"; test -z "$$folder" || (cd "$$folder" && \
     find -L . -name '.?*' -prune -o -type f -printf '%p %s %C@\n' | LC_ALL=C sort) 2>/dev/null; done >> $$f.new; \
-  cmp -s $$f.new $$f && rm $$f.new || mv $$f.new $$f
-$(if $(filter reproduce% %.ipynb,$(MAKECMDGOALS)),$(foreach n,$(basename $(notdir $(NOTEBOOKS))),$(shell $(call note_inputs,$(n)))))
+  cmp -s $$f.new $$f && rm $$f.new || mv $$f.new $$f; }
+$(if $(filter reproduce% %.ipynb,$(MAKECMDGOALS)),$(foreach n,$(basename $(notdir $(NOTEBOOKS))), \
+  $(shell $(call note_inputs,$(n)))$(if $(filter-out 0,$(.SHELLSTATUS)),$(error Nothing can be written to $(OUT)))))
 
 $(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb $(NB)/.settings/%.yaml $(LIBRARY) $(READY)
 	@$(run_notebook) $*
