@@ -141,12 +141,7 @@ def test_where_nothing_has_run_they_are_those_of_the_reference(folder, tmp_path,
 def test_a_file_can_name_no_code_but_drawing_functions(folder):
     path = folder / "figures" / "03_gains.parquet"
     frame = pd.read_parquet(path)
-    for place in (
-        "os:system",
-        "pwagents.report.site:shutil.rmtree",
-        "pwagents.files:write_aside",
-        "",
-    ):
+    for place in ("os:system", "pwagents.report.site:shutil.rmtree", "pwagents.files:write_aside", ""):
         frame.attrs["plot"] = place
         frame.to_parquet(path)
         with pytest.raises(ValueError, match=r"03_gains.parquet: drawn by .* expected a function plot_"):

@@ -186,19 +186,11 @@ RAN = {
     "a comment first": (["# mine\n" + CELLS], {}, READ),
     "edited and run again": ([CELLS, "preset = 'smoke'\ndata = {}"], {}, {"preset": "smoke", "data": {}}),
     "a line less, and run again": ([CELLS, "preset = 'smoke'"], {}, {"preset": "smoke"}),
-    "a name used again": (
-        [CELLS, "data = load()"],
-        {"data": 1},
-        {"preset": "laptop", "data": {"n_users": 5}},
-    ),
+    "a name used again": ([CELLS, "data = load()"], {"data": 1}, READ),
     "computed": (["preset = 'laptop'\nseed = 1 + _two"], {"seed": 3}, {"preset": "laptop", "seed": 3}),
     "helpers": (["preset = 'laptop'\n_n = 5\nimport os"], {"_n": 5}, {"preset": "laptop"}),
     "a cell that did not run": ([CELLS, "preset = ("], {}, READ),
-    "papermill's": (
-        [CELLS, "# Parameters\nsedd = 4\n"],
-        {},
-        READ | {"sedd": 4},
-    ),
+    "papermill's": ([CELLS, "# Parameters\nsedd = 4\n"], {}, READ | {"sedd": 4}),
     "papermill's, then run by hand": (
         ["preset = 'laptop'", "# Parameters\npreset = 'smoke'\n", "preset = 'laptop'"],
         {},
