@@ -110,8 +110,8 @@ data: ## fetch PersonalWAB's published files (CC BY-NC 4.0) into DATA_DIR (data/
 	@git -C "$(DATA_DIR)" restore .
 
 # Many a GPU box has no user but root, as whom JupyterLab starts only when told to.
-lab: $(READY) ## open JupyterLab: notebooks, and their results in outputs/
-	$(run) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
+lab: $(READY) ## open the tour in JupyterLab, beside the other notebooks, and their results in outputs/
+	$(run) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks/00_tour.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)
 
 web: $(READY) ## browse the local web of notebook 09: PORT (8009) of this machine
 	@$(run) pwagents.persona2web.serve --port $(PORT)
@@ -151,13 +151,20 @@ run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NU
   LOKY_MAX_CPU_COUNT=$(CORES) \
   $(run) pwagents.execute --preset $(PRESET) --output-dir $(OUT)
 
-# The sections of laptop.yaml and of the preset's file that a notebook reads: written again where they changed, so
-# that a notebook runs again after a change of its own settings alone.
+# What a notebook reads: its sections of laptop.yaml and of the preset's file, and the files (by size and time of
+# change) of each folder that the last data_dir there, or one in the notebook, names. Noted again where it changed, so that
+# a notebook runs again after a change of its own settings or data alone. (\043 and \x23 are "#".)
 sections = all $(if $(filter 05% 06% 07% 08%,$(1)),orion) $(1)
-$(NB)/.settings/%.yaml: params/laptop.yaml params/$(PRESET).yaml
-	@mkdir -p $(@D)
-	@awk -F: -v sections=" $(call sections,$*) " '/^[^ #]/ { ours = index(sections, " " $$1 " ") } ours && !/^ *#/' $^ > $@.new
-	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+note_inputs = f=$(NB)/.settings/$(1).yaml; mkdir -p $(NB)/.settings && \
+  awk -F: -v sections=" $(call sections,$(1)) " '/^[^ \043]/ { ours = index(sections, " " $$1 " ") } ours && !/^ *\043/' \
+    params/laptop.yaml params/$(PRESET).yaml > $$f.new && { \
+  { sed -nE "s/ +\x23.*//; s/.*data_dir: *[\"']?([^\"',}]*).*/\1/p" $$f.new | tail -1; \
+    sed -nE "s/.*(data_dir|REAL)[\\\"' ]*[=:] *[\\]?[\"']([^\\\"']+).*/\2/p" notebooks/$(1).ipynb; } | \
+  sed "s|^~/|$$HOME/|" | while read -r folder; do echo "$$folder"; test -z "$$folder" || (cd "$$folder" && \
+    find -L . -name '.?*' -prune -o -type f -printf '%p %s %C@\n' | LC_ALL=C sort) 2>/dev/null; done >> $$f.new; \
+  cmp -s $$f.new $$f && rm $$f.new || mv $$f.new $$f; }
+$(if $(filter reproduce% %.ipynb,$(MAKECMDGOALS)),$(foreach n,$(basename $(notdir $(NOTEBOOKS))), \
+  $(shell $(call note_inputs,$(n)))$(if $(filter-out 0,$(.SHELLSTATUS)),$(error Nothing can be written to $(OUT)))))
 
 $(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb $(NB)/.settings/%.yaml $(LIBRARY) $(READY)
 	@$(run_notebook) $*

@@ -88,7 +88,7 @@ def reproduced(project):
         os.utime(path, (past, past))
     shutil.copy(project.root / "notebooks/01_data.ipynb", project.root / "notebooks/01_data-Copy1.ipynb")
     assert sorted(project.plan()) == sorted({*NAMES} - {"07_ablations"}), "a copy is passed over"
-    shutil.copy(project.root / "notebooks/07_ablations.ipynb", project.notebooks)
+    shutil.copy2(project.root / "notebooks/07_ablations.ipynb", project.notebooks)
     return project
 
 
@@ -140,6 +140,38 @@ def test_only_what_follows_from_a_change_runs_again(reproduced, file, old, new, 
     text = (reproduced.root / file).read_text()
     (reproduced.root / file).write_text(text.replace(old, new, 1))
     assert sorted(reproduced.plan()) == sorted({*expected} - {"07_ablations"})
+
+
+def test_a_change_of_data_runs_what_reads_them_again(reproduced):
+    with open(reproduced.root / "params/smoke.yaml", "a") as file:
+        file.write(
+            "03_benchmark:\n  data: {source: amazon, data_dir: 'my shop', n_users: 5}  # the data_dir: mine\n"
+        )
+    reproduced.add("01_data", 'data_dir = "own"', 'REAL = "real"')
+    reproduced.plan()
+
+    def then(what, *expected):
+        assert sorted(reproduced.plan()) == [*expected] and reproduced.plan() == [], what
+
+    benchmark, reviews = ("03_benchmark", "10_summary"), reproduced.root / "my shop/part/reviews.jsonl"
+    reviews.parent.mkdir(parents=True)
+    reviews.write_text("one\ntwo\n")
+    then("data appear", *benchmark)
+    reviews.write_text("one\n")
+    then("half are removed", *benchmark)
+    (reviews.parent / "copy").write_text("two\n")
+    os.utime(reviews.parent / "copy", (1, 1))
+    then("a file is added", *benchmark)
+    (reviews.parent / "copy").replace(reviews)
+    then("replaced by an older file of the same size", *benchmark)
+    (reviews.parent / ".git").write_text("x")
+    then("what no reader reads")
+    for folder in ("own", "real"):
+        (reproduced.root / folder).mkdir()
+        (reproduced.root / folder / "file").touch()
+        then("what the notebook names appears", "01_data")
+    shutil.rmtree(reproduced.root / "my shop")
+    then("data disappear", *benchmark)
 
 
 def test_reproduce_full_adds_07_and_at_laptop_03_in_further_worlds_and_all_of_04(reproduced):
@@ -216,7 +248,7 @@ def test_a_killed_make_leaves_no_finished_output_and_what_is_edited_while_it_run
         ((NOTEBOOK.replace("smoke", "paper"), "PRESET=paper", "CORES=4"), "\nOMP_NUM_THREADS=4 "),
         (("figures", "PRESET=smoke"), "outputs/smoke --formats png svg"),
         (("figures", "FORMATS=pdf", "STYLE=my talk.mplstyle"), '--formats pdf --style "my talk.mplstyle"\n'),
-        (("lab",), "--notebook-dir=. "),
+        (("lab",), "--notebook-dir=. --LabApp.default_url=/lab/tree/notebooks/00_tour.ipynb"),
         (("preflight", "PRESET=paper", "ONLY=03"), "paper --output-dir outputs/paper 03_benchmark\n"),
         (("models",), "pwagents.preflight --models\n"),
         (("papers",), "pwagents.report.pages\n"),

@@ -8,8 +8,8 @@ Three things are compared:
 - a row of ours with the paper's row of the same method, where model and data are the paper's, too, within the
   tolerance of that row (``results/papers``). A small model has no such row, and is never compared with a
   paper;
-- laptop's tables with the committed ones (``outputs/reference``), row by row; how strictly says
-  ``check.yaml``.
+- laptop's tables with the committed ones (``outputs/reference``), row by row, what rests on a training within
+  the noise of seeds that these measured; how strictly says ``check.yaml``.
 
 A mean over part of its tasks is compared with nothing. The exit status is 1 if a cell FAILs; 2 if a notebook
 began and did not finish, a table that it left is gone, or the reference has a table that its notebook no
@@ -22,11 +22,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from pwagents.report.reference import PRESET, REFERENCE, read_lines
 from pwagents.results.papers import COSTS, NOT_RUN, load_targets
-from pwagents.results.statistics import SCORED
+from pwagents.results.seeds import MUST_EXCEED
+from pwagents.results.statistics import MEAN, OVERALL, SCORED
+from pwagents.schema import TASK_TYPES
 from pwagents.settings import ROOT
 from pwagents.words import read_yaml
 
@@ -39,6 +42,7 @@ _ABOUT += ("notebook", "over pipelines", "to run it here", "needs")
 _PAPERS_DATA = "PersonalWAB's files"  # the only paper's data that can be had
 _MISSING = ("n_missing", "n_left_out")  # counts of tasks that a mean, or a difference, leaves out
 _EXACT = {"ok": 0, "noise": 0}
+_NAMES = ("method", "row", "comparison", "name", "outcome")  # columns, of which a table has one
 # Against what, a row of ours, the row that is expected, and how far apart they may be.
 Comparison = tuple[str, pd.Series, pd.Series, Mapping[str, Any]]
 
@@ -68,12 +72,13 @@ def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
     if not tables:
         raise ValueError(f"{output_dir} holds no tables; expected what `make reproduce` leaves there")
     rules, cells = read_yaml("pwagents", "check.yaml"), []
+    seeds = _read_noise(reference) if output_dir.name == PRESET else None
     for name, table in tables.items():
         pairs = [*_with_papers(table)]
         stored = reference / "tables" / f"{name}.csv"
         if output_dir.name == PRESET and stored.exists():
             rule = next(rule for rule in rules["reference"] if fnmatch(name, rule["tables"]))
-            pairs += _with_reference(table, pd.read_csv(stored), rule)
+            pairs += _with_reference(table, pd.read_csv(stored), rules["distance"] | rule)
         for against, row, expected, rule in pairs:
             # A row is named by its texts.
             label = " ".join(str(value) for value in row if isinstance(value, str))[:60] or f"{row.name}"
@@ -82,6 +87,8 @@ def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
                 if pd.isna(ours) and pd.isna(theirs):
                     continue
                 own = _EXACT if column in rules["exact"] else rule
+                if own is rule and "trained" in rule:
+                    own = _within_seeds(row, column, rule, rules, seeds)
                 # A mean, or a difference, over part of its tasks, here or there.
                 scored = f"{column.partition(': ')[0]}: {SCORED}"
                 in_part = any(
@@ -99,6 +106,37 @@ def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
                     )
                 cells.append(Cell(name, against, label, column, ours, theirs, verdict))
     return cells
+
+
+def _read_noise(reference: Path) -> pd.DataFrame:
+    """Return how far two seeds may differ in accuracy and in return, by method and task type."""
+    names = ("04_noise_floor", "07_noise_floor", "07_seeds")
+    table = pd.concat([pd.read_csv(reference / "tables" / f"{name}.csv") for name in names])
+    table["method"], table["type"] = table["method"].str.casefold(), table["type"].replace(MEAN, OVERALL)
+    table["return"] = table["return_high"] - table["return_low"]
+    return table.groupby(["method", "type"])[[MUST_EXCEED, "return"]].max()
+
+
+def _within_seeds(
+    row: pd.Series, column: str, rule: dict[str, Any], rules: Mapping[str, Any], seeds: pd.DataFrame
+) -> dict[str, Any]:
+    """Return ``rule`` for a cell of the row: where that rests on a training, with the noise of its seeds."""
+    name = str(next((row[each] for each in _NAMES if each in row), "")).casefold()
+    if "backbone" in row:
+        name = _method(name, str(row["backbone"]).casefold())
+    methods = []
+    for side in name.split(" - "):
+        fitting = (method for pattern, method in rules["noise_of"].items() if fnmatch(side, pattern))
+        methods.append(side if (side, OVERALL) in seeds.index else next(fitting, rule["trained"]))
+    if not any(methods) or row.get("source", "here") != "here":
+        return rule
+    words = str(row.get("type", row.get("task", column)))
+    task = next((each for each in TASK_TYPES if words.startswith(each)), OVERALL)
+    own = seeds.loc[[(method, task) for method in methods if method]]
+    is_return = any(fnmatch(column, each) for each in rules["returns"])
+    noise = own["return"].fillna(own[MUST_EXCEED]) if is_return else own[MUST_EXCEED]
+    noise = max(rule["noise"], np.linalg.norm(noise))
+    return rule | {"texts": "noise", "noise": np.inf if column in rules["follows"] else noise}
 
 
 def _with_papers(table: pd.DataFrame) -> Iterator[Comparison]:

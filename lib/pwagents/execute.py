@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pwagents import portable
 from pwagents.settings import read_changes, settings_values
@@ -43,15 +44,19 @@ def execute(name: str, preset: str, output_dir: Path, changes: str = "{}") -> No
     start, problem = time.time(), ""
     finished, partial = (output_dir / "notebooks" / f"{place}{name}.ipynb" for place in ("", ".partial/"))
     partial.parent.mkdir(parents=True, exist_ok=True)
-    with open(partial.with_suffix(".lock"), "w") as lock:
+    with TemporaryDirectory() as own, open(partial.with_suffix(".lock"), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             sys.exit(f"[{name}] another process is running this notebook into {output_dir}")
         print(f"[{name}] running with preset {preset}", flush=True)
 
-        # The kernel python3 is this environment's, whichever others the variable names.
-        os.environ["JUPYTER_PATH"] = f"{sys.prefix}/share/jupyter"
+        # The kernel python3 is this environment's, whichever others the variable names. What users
+        # tell IPython and matplotlib for notebooks of their own changes nothing here.
+        os.environ |= {"JUPYTER_PATH": f"{sys.prefix}/share/jupyter", "IPYTHONDIR": own}
+        os.environ["MATPLOTLIBRC"] = os.devnull
+        for variable in ("PYTHONSTARTUP", "MPLBACKEND"):
+            os.environ.pop(variable, None)
         options = {"kernel_name": "python3", "extra_arguments": ["--log-level=CRITICAL"]}
         notebook = Path("notebooks", f"{name}.ipynb")
         try:  # of each progress bar the last state stays (coalesce_streams)

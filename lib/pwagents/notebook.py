@@ -50,6 +50,7 @@ from pwagents.settings import (
     load_settings,
     plain,
     rows,
+    settings_values,
 )
 
 SMOKE = "Preset smoke: this run only shows that everything works. The preset laptop makes real numbers."
@@ -249,7 +250,8 @@ def start(
     if settings.preset == "smoke":
         _display(banner(SMOKE))
     _display(PENDING, display_id=f"answer-{run.number}")
-    _display(settings_table(settings, changes(parameters)))
+    usual = settings_values(notebook, {"preset": settings.preset})
+    _display(settings_table(settings, changes(parameters), usual))
     return settings, run
 
 
@@ -290,14 +292,14 @@ def _assigned(cell: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
     return assigned
 
 
-def settings_table(settings: NotebookSettings, changed: Mapping[str, Any]) -> Html:
-    """Return all settings as a table: group, name, value, meaning; those in ``changed`` are bold."""
+def settings_table(settings: NotebookSettings, given: Mapping[str, Any], usual: Mapping[str, Any]) -> Html:
+    """Return all settings as a table: group, name, value, meaning; bold where ``given`` is not ``usual``."""
     listed, bold = [], []
     for group, name, value, meaning in rows(settings):
-        own: Any = changed
+        found: list[Any] = [given, usual]
         for part in f"{group}.{name}".strip(".").split("."):
-            own = own.get(part) if isinstance(own, Mapping) else None
-        if own is not None:
+            found = [values.get(part) if isinstance(values, Mapping) else None for values in found]
+        if found[0] is not None and found[0] != found[1]:
             bold.append(len(listed))
         listed.append((group, name, "none" if value in ("", None, []) else str(value), meaning))
     table = pd.DataFrame(listed, columns=["group", "setting", "value", "meaning"])

@@ -46,10 +46,21 @@ def test_an_error_whose_message_says_all_is_told_in_a_line(name, whole, tmp_path
 
 
 @pytest.mark.parametrize("end", ["print(url)", "raise ValueError(url)"])
-def test_no_executed_notebook_keeps_a_password_and_a_progress_bar_keeps_one_line(end, tmp_path, monkeypatch):
+def test_it_keeps_no_password_and_one_line_of_a_progress_bar_and_runs_no_startup_files(
+    end, tmp_path, monkeypatch
+):
+    own = tmp_path / "own"
+    startup = own / "profile_default" / "startup" / "first.py"
+    startup.parent.mkdir(parents=True)
+    startup.write_text("print('my own startup')")
+    (own / "matplotlibrc").write_text("font.size: 50")
+    given = {"IPYTHONDIR": own, "PYTHONSTARTUP": startup, "MPLBACKEND": "agg", "MATPLOTLIBRC": own}
+    for name, value in given.items():
+        monkeypatch.setenv(name, str(value))
     code = "# https://example.org/@me stays\nurl = 'https://me:hunter2@host/v1'\n" + FIGURE
     code = f"# players: base_url: 'http://host/hunter2-and-more-letters/v1'\n{code}"
     bar = "from tqdm import tqdm\nimport sys\nfor _ in tqdm(range(9), file=sys.stdout, mininterval=0): pass\n"
+    bar += "import matplotlib\nprint(matplotlib.get_backend(), 'size', matplotlib.rcParams['font.size'])\n"
     write_notebook(tmp_path, monkeypatch, code + bar + end)
     message = ""
     try:
@@ -60,4 +71,5 @@ def test_no_executed_notebook_keeps_a_password_and_a_progress_bar_keeps_one_line
     text = executed.read_text()
     assert "hunter2" not in text + message and "//[password]@host/v1" in text
     assert "https://example.org/@me" in text and "9/9" in text and "0/9" not in text
+    assert "my own startup" not in text and "inline size 10.0" in text
     assert '"source_hidden": true' in text and r"alt=\"Figure 01_loss: loss against steps" in text

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from pwagents.notebook import Run
+from pwagents.persona2web.figures import plot_year
 from pwagents.report.redraw import main, redraw
 from pwagents.report.reference import REFERENCE, find_results, make_reference
 from pwagents.results import style
@@ -29,6 +30,7 @@ ROWS = pd.DataFrame(
     index=[5, 5, 7],
 )
 CURVES = pd.DataFrame({"run": ["GRPO"] * 9, "step": range(9), "reward": np.sqrt(np.arange(9)), "kl": np.nan})
+OWN = {"text.usetex": True, "savefig.bbox": "tight", "axes.spines.top": False, "timezone": "Asia/Tokyo"}
 SCALING = ROWS.iloc[:2].assign(trajectories=[100, 400])
 
 
@@ -43,17 +45,19 @@ def usual_matplotlib(monkeypatch):
 
 @pytest.fixture(scope="module")
 def drawn_once(tmp_path_factory):
-    """A preset's folder in which a notebook has drawn."""
+    """A preset's folder in which a notebook has drawn, of a user whose matplotlib has settings of its own."""
     folder = tmp_path_factory.mktemp("outputs") / "laptop"
     matplotlib.use("Agg")
     plt.close("all")  # what tests of other files drew in this process
-    with matplotlib.rc_context():
+    with matplotlib.rc_context(OWN):
         run = Run("03", folder, made_from={"preset": "laptop", "source": "synthetic"})
         run.figure(plot_intervals, "gains", ROWS, label="method", xlabel="accuracy", xlim=(0, 1))
         run.figure(plot_bars, "bars", ROWS[:2], made_from={"source": "amazon"}, label="method", value="mean")
         run.figure(plot_curves, "curves", CURVES)
         axis = {"x": "trajectories", "y": "mean", "hue": "method", "doublings": True}
         run.figure(plot_lines, "scaling", SCALING, levels={"Base": 0.1, "A teacher": 0.9}, **axis)
+        year = pd.read_parquet(REFERENCE / "figures" / "09_year.parquet")
+        run.figure(plot_year, "year", year, **year.attrs["options"])
         assert not plt.get_fignums(), "a notebook would show an open one a second time"
     return folder
 
@@ -78,31 +82,18 @@ def files(folder, kind):
     return {path.name: path.read_bytes() for path in sorted(folder.glob(f"*.{kind}"))}
 
 
-OWN_RC = """
-backend: TkAgg
-text.usetex: True
-savefig.transparent: True
-savefig.bbox: tight
-figure.dpi: 200
-axes.formatter.use_locale: True
-axes.spines.top: False
-legend.frameon: False
-lines.markeredgewidth: 3
-errorbar.capsize: 6
-"""
-
-
-@pytest.mark.parametrize("matplotlibrc", ["", OWN_RC], ids=["default", "own matplotlibrc"])
-def test_drawn_again_by_another_process_they_are_the_same_bytes(folder, tmp_path, matplotlibrc):
-    (tmp_path / "matplotlibrc").write_text(matplotlibrc)
+def test_drawn_again_by_another_process_they_are_the_same_bytes(folder, tmp_path):
+    (tmp_path / "matplotlibrc").write_bytes(b"# not UTF-8: \xe9")
+    (tmp_path / "stylelib").mkdir()
+    (tmp_path / "stylelib" / "seaborn-v0_8-whitegrid.mplstyle").write_text("axes.facecolor: red")
     command = [sys.executable, "-m", "pwagents.report.redraw", str(folder)]
-    env = os.environ | {"MPLCONFIGDIR": str(tmp_path)}
+    env = os.environ | {"MPLCONFIGDIR": str(tmp_path), "MPLBACKEND": "TkAgg"}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"Drawn: {folder / 'redrawn'}"
     for kind in ("png", "svg"):
         made = files(folder / "figures", kind)
-        assert len(made) == 4 and files(folder / "redrawn", kind) == made
+        assert len(made) == 5 and files(folder / "redrawn", kind) == made
     svg, png = ((folder / "redrawn" / f"03_bars.{kind}").read_bytes() for kind in ("svg", "png"))
     assert b"source: amazon" in svg and b"costs" in svg, "the stamp says what made it"
     assert b"<dc:date>" not in svg and b"Matplotlib" not in svg.split(b"<defs>")[0]
@@ -113,10 +104,10 @@ def test_drawn_again_by_another_process_they_are_the_same_bytes(folder, tmp_path
     pd.testing.assert_frame_equal(rounded, stored, rtol=1e-6, check_dtype=False)
 
 
-def test_other_formats_and_styles(folder, command, tmp_path):
-    sheet = tmp_path / "talk.mplstyle"
-    sheet.write_text("font.size: 22\nsavefig.dpi: 50\n")
-    assert command(folder, "--formats", "pdf", "png", "--style", sheet) == (0, "")
+def test_other_formats_and_styles(folder, command, tmp_path, monkeypatch):
+    (tmp_path / "talk.mplstyle").write_text("font.size: 22\nsavefig.dpi: 50\n")
+    monkeypatch.chdir(tmp_path)
+    assert command(folder, "--formats", "pdf", "png", "--style", "talk.mplstyle") == (0, "")
     redrawn = folder / "redrawn"
     assert {path.suffix for path in redrawn.iterdir()} == {".pdf", ".png"}
     assert all(
@@ -150,12 +141,7 @@ def test_where_nothing_has_run_they_are_those_of_the_reference(folder, tmp_path,
 def test_a_file_can_name_no_code_but_drawing_functions(folder):
     path = folder / "figures" / "03_gains.parquet"
     frame = pd.read_parquet(path)
-    for place in (
-        "os:system",
-        "pwagents.report.site:shutil.rmtree",
-        "pwagents.files:write_aside",
-        "",
-    ):
+    for place in ("os:system", "pwagents.report.site:shutil.rmtree", "pwagents.files:write_aside", ""):
         frame.attrs["plot"] = place
         frame.to_parquet(path)
         with pytest.raises(ValueError, match=r"03_gains.parquet: drawn by .* expected a function plot_"):
@@ -168,7 +154,8 @@ def test_a_file_can_name_no_code_but_drawing_functions(folder):
 
 def test_a_broken_file_and_an_unknown_style_are_one_line(folder, command):
     (folder / "figures" / "03_bars.parquet").write_bytes(b"PAR1 and no more")  # which is drawn first
-    for arguments, what in (((), "03_bars.parquet"), (("--style", "loud"), "loud")):
+    styles = [(("--style", name), name) for name in ("loud", "talk.mplstyle", ".mplstyle", str(folder))]
+    for arguments, what in (((), "03_bars.parquet"), *styles):
         status, said = command(folder, *arguments)
         assert status == 1 and what in said and len(said.splitlines()) == 1
 

@@ -1,7 +1,6 @@
 """Settings: files of presets, a parameters cell, a class of settings; and the real ones of every notebook."""
 
 import ast
-import atexit
 import os
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from typing import ClassVar
 import nbformat
 import pytest
 import yaml
-from IPython.core.interactiveshell import InteractiveShell
 
 import pwagents.notebook
 from pwagents import portable
@@ -163,7 +161,7 @@ def test_tokens_and_passwords_in_urls_are_not_repeated_and_a_missing_key_is_told
     url = "https://gateway.example/v1/acc0123456789abcdef/openai"
     settings = load_settings("02_profiles", {"players": {"base_url": url}})
     assert settings.players.base_url == url
-    shown = settings_table(settings, changes({})).html + str(plain(settings)) + str(settings.players.facts())
+    shown = settings_table(settings, {}, {}).html + str(plain(settings)) + str(settings.players.facts())
     assert "gateway.example/v1/" in shown and "acc0123456789abcdef" not in f"{shown}{settings}"
     given = {"players": {"base_url": "http://me:secret@host/v1"}}
     with pytest.raises(SettingsError, match=r"^03_benchmark, players\.base_url: ") as refused:
@@ -188,19 +186,11 @@ RAN = {
     "a comment first": (["# mine\n" + CELLS], {}, READ),
     "edited and run again": ([CELLS, "preset = 'smoke'\ndata = {}"], {}, {"preset": "smoke", "data": {}}),
     "a line less, and run again": ([CELLS, "preset = 'smoke'"], {}, {"preset": "smoke"}),
-    "a name used again": (
-        [CELLS, "data = load()"],
-        {"data": 1},
-        {"preset": "laptop", "data": {"n_users": 5}},
-    ),
+    "a name used again": ([CELLS, "data = load()"], {"data": 1}, READ),
     "computed": (["preset = 'laptop'\nseed = 1 + _two"], {"seed": 3}, {"preset": "laptop", "seed": 3}),
     "helpers": (["preset = 'laptop'\n_n = 5\nimport os"], {"_n": 5}, {"preset": "laptop"}),
     "a cell that did not run": ([CELLS, "preset = ("], {}, READ),
-    "papermill's": (
-        [CELLS, "# Parameters\nsedd = 4\n"],
-        {},
-        READ | {"sedd": 4},
-    ),
+    "papermill's": ([CELLS, "# Parameters\nsedd = 4\n"], {}, READ | {"sedd": 4}),
     "papermill's, then run by hand": (
         ["preset = 'laptop'", "# Parameters\npreset = 'smoke'\n", "preset = 'laptop'"],
         {},
@@ -215,24 +205,6 @@ RAN = {
 def test_settings_are_what_the_parameters_cell_assigned(cells, names, expected):
     namespace = names if cells is None else {**names, "In": ["", *cells]}
     assert read_parameters(namespace, Toy) == expected
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_the_settings_cell_runs_again_after_everything_else(notebook, tmp_path, monkeypatch):
-    """Run All twice in one kernel, and the settings cell alone, whatever other cells call their values."""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
-    shell = InteractiveShell()
-    code = [cell.source for cell in notebooks.cells_of(notebook) if cell.cell_type == "code"]
-    parameters, starts = code[0], next(source for source in code if "start(" in source)
-    injected = f"# Parameters\npreset = 'smoke'\noutput_dir = '{tmp_path}'\n"
-    used_again = " = ".join({*notebooks.parameters_of(notebook)} - {"preset"}) + " = object()"
-    for source in (parameters, injected, starts, used_again, starts, parameters, injected, starts):
-        shell.run_cell(source, store_history=True).raise_error()
-        if source is starts:
-            atexit.unregister(shell.user_ns["run"].write_row)
-            given = {"preset": "smoke", "output_dir": str(tmp_path)}
-            assert shell.user_ns["settings"] == load_settings(notebook, given)
 
 
 def test_a_misspelt_parameter_of_papermill_stops_the_run_before_any_work(tmp_path):
@@ -250,7 +222,14 @@ def test_a_misspelt_parameter_of_papermill_stops_the_run_before_any_work(tmp_pat
 def test_an_opened_notebook_runs_on_laptops_values_and_reads_them_alone(notebook):
     """The parameters cell lists every group and changes nothing: JupyterLab and `make` run the same."""
     given, kind = notebooks.parameters_of(notebook), module.NOTEBOOKS[notebook]
-    assert load_settings(notebook, given) == load_settings(notebook, {})
+    settings, usual = load_settings(notebook, given), settings_values(notebook, {})
+    assert settings == load_settings(notebook, {})
+    for more, bold in (
+        ({}, 0),
+        ({"seed": settings.seed}, 0),
+        ({"stored_runs_only": True}, 4),
+    ):  # cells of a row
+        assert settings_table(settings, changes(given | more), usual).html.count('bold" headers') == bold
     flat = {"preset", "source", "data_dir", "output_dir", "seed"}
     listed = flat | {*kind.model_fields} - {"portable", "engine"}
     assert listed - {*given} <= {"stored_runs_only"} and {*given} <= listed  # the tour has no stored runs

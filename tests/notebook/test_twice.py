@@ -15,20 +15,8 @@ from .notebooks import QUICK, ROOT, cells_of, parameters_of
 # Calls that present, and what holds titles, notes and choices of columns.
 SHOWS = {"print", "display", "table", "figure", "answer", "outcomes"}
 SHOWS |= {"show_episodes", "show", "render_table"}
-LABELS = {
-    "title",
-    "note",
-    "axis",
-    "hue",
-    "labels",
-    "headings",
-    "columns",
-    "tested",
-    "cells",
-    "two_decimals",
-    "twins",
-    "figure",
-}
+LABELS = {"title", "note", "axis", "hue", "labels", "headings", "columns", "tested", "cells"}
+LABELS |= {"two_decimals", "twins", "figure"}
 
 
 @pytest.mark.timeout(600)

@@ -4,6 +4,7 @@ python -m pwagents.report.redraw outputs/laptop --formats pdf    # as `make figu
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Collection
 from pathlib import Path
@@ -40,6 +41,7 @@ def redraw(output_dir: Path, formats: Collection[str] = ("png", "svg")) -> Path:
 
 
 def main() -> int:
+    os.environ["MATPLOTLIBRC"] = os.devnull  # a damaged one would not let matplotlib be imported
     import matplotlib
 
     parser = argparse.ArgumentParser(description="Draw a preset's figures again from their numbers.")

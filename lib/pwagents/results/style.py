@@ -5,10 +5,11 @@ matplotlib's defaults: a user's matplotlibrc changes no figure. A type of task a
 the same color in every figure. Nothing here chooses a backend, so scripts, tests and notebooks all work.
 """
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from itertools import cycle
+from pathlib import Path
 from textwrap import wrap
 
 import pandas as pd
@@ -19,8 +20,7 @@ PALETTE = ("#0072B2", "#009E73", "#D55E00", "#7570B3", "#882255", "#A6761D", "#C
 _FIXED = ("search", "recommend", "review", "SFT", "GRPO", "PPO")  # what has one color in all figures
 COLORS = dict(zip(_FIXED, PALETTE, strict=False))
 NEUTRAL = PALETTE[-1]  # of a legend's marks whose color means nothing
-_STYLE: list[str | dict] = [
-    "seaborn-v0_8-whitegrid",
+_STYLE: list[str | Path | dict] = [
     {
         "axes.prop_cycle": f"cycler('color', {[color.lstrip('#') for color in PALETTE]})",
         "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same type on every machine
@@ -41,23 +41,34 @@ MARKERS = "osD^vP"  # a second cue after color
 DASHES = ("-", "--", ":", "-.", (0, (9, 2.5)))  # a third
 
 
-def style() -> AbstractContextManager:
+@contextmanager
+def style() -> Iterator[None]:
     """Return a context in which figures are made and written in the style."""
     import matplotlib.pyplot as plt
 
-    return plt.style.context(_STYLE, after_reset=True)
+    # By its path: a user's own sheet may have the same name.
+    sheet = Path(plt.matplotlib.get_data_path(), "stylelib", "seaborn-v0_8-whitegrid.mplstyle")
+    # Which matplotlib does not reset with the others.
+    times = {name: plt.rcParamsDefault[name] for name in ("timezone", "date.epoch")}
+    with plt.rc_context(times), plt.style.context([sheet, *_STYLE], after_reset=True):
+        yield
 
 
 def add_style(sheet: str) -> None:
     """Put a style sheet of matplotlib's, or a file, above the style of all figures.
 
     Raises:
-        OSError: there is no such sheet.
+        ValueError: there is no such sheet.
     """
     import matplotlib.pyplot as plt
 
-    with plt.style.context(sheet):
-        _STYLE.append(sheet)
+    source = file if (file := Path(sheet).expanduser()).is_file() else sheet
+    try:
+        with plt.style.context(source):
+            _STYLE.append(source)
+    except (OSError, ValueError):
+        expected = "a file, or one of matplotlib's style sheets, such as seaborn-v0_8-talk"
+        raise ValueError(f"style: found {sheet!r}; expected {expected}") from None
 
 
 def styled(plot: Callable) -> Callable:

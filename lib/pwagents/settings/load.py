@@ -82,7 +82,7 @@ def settings_values(notebook: str, parameters: Mapping[str, Any]) -> dict[str, A
     presets = sorted(file.stem for file in PARAMS.glob("*.yaml"))
     if preset not in presets:
         raise ValueError(f"preset: found {preset!r}; expected one of {', '.join(presets)}")
-    values: dict[str, Any] = {"output_dir": INTERACTIVE}
+    values: dict[str, Any] = {"output_dir": INTERACTIVE, "stored_runs_only": False}
     for name in dict.fromkeys([COMPLETE, preset]):
         with open(PARAMS / f"{name}.yaml", encoding="utf-8") as file:
             sections = yaml.safe_load(file)
