@@ -140,11 +140,10 @@ def run_condition(
         drivers: one for each episode at a time; they are not closed here.
         params: what else decides how the agent plays, for the keys of episodes. An agent from outside the
             project is known by ``method``, ``model`` and these alone.
-        served: see :func:`pwagents.store.episodes`.
 
     Raises:
         ValueError: a driver is not the condition's.
-        DataError, RuntimeError: see :func:`pwagents.store.episodes`.
+        DataError, RuntimeError: see :func:`pwagents.store.episodes`, also for ``served``.
     """
     for driver in () if stored_runs_only else drivers:
         if driver.kind != condition.driver:

@@ -131,7 +131,7 @@ class Study:
     def _episodes(
         self, part: str, agent: str, condition: Condition, world: World, drivers: Sequence[Driver]
     ) -> list[WebEpisode]:
-        records = run_condition(
+        return run_condition(
             world,
             condition,
             self.agent(agent, condition, world),
@@ -143,7 +143,6 @@ class Study:
             stored_runs_only=self.settings.stored_runs_only,
             served=self._models.served,
         )
-        return records
 
     def _params(self, agent: str) -> dict[str, Any]:
         if agent == OFFLINE:  # it learned from the notebook's own world, whichever is played
