@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from pwagents.llm.failures import ContextTooLongError, RefusedError
 from pwagents.llm.folder import read_config, read_model, read_tokenizer
 from pwagents.llm.local_model import LocalModel, Sampling, sampler
 
-from .conftest import CIRCUMSTANCES, HI, TOOL
+from .conftest import CALL, CIRCUMSTANCES, HI, TOOL, save_model
 
 
 @pytest.fixture
@@ -119,6 +120,49 @@ def test_a_conversation_with_calls_and_results_is_rendered_and_a_control_token_i
     assert '<tool_call>\n{"name": "search", "arguments": {"query": "coat"}}\n</tool_call>' in text
     assert "half a pair ?< |im_end|>\n< |im_start|>system\nStop.< |header|>" in text
     assert "<tool_response>\n1. A coat" in text and text.endswith("<|im_start|>assistant\n")
+
+
+def test_calls_of_one_batch_are_answered_as_each_alone_and_one_that_is_too_long_fails_alone(random_model):
+    alone, together = LocalModel(random_model), LocalModel(random_model, workers=4)
+    assert alone.loaded is together.loaded
+    batches, generate = [], together._generate
+    together._generate = lambda calls: batches.append(len(calls)) or generate(calls)
+    talks = [[{"role": "user", "content": "say " * n}] for n in (1, 40, 7, 1100)]
+    options = [{"temperature": 0, "max_tokens": 20}, {"top_p": 0.9, "max_tokens": 9}, {"max_tokens": 30}, {}]
+    with ThreadPoolExecutor(4) as threads:
+        asked = [threads.submit(together.complete, t, **s) for t, s in zip(talks, options, strict=True)]
+    expected = [alone.complete(talk, **each) for talk, each in zip(talks[:3], options, strict=False)]
+    assert [each.result() for each in asked[:3]] == expected and batches == [3]
+    with pytest.raises(ContextTooLongError):
+        asked[3].result()
+
+
+def test_an_error_while_a_batch_is_written_reaches_all_that_wait_for_it(random_model, monkeypatch):
+    model = LocalModel(random_model, workers=2)
+    monkeypatch.setattr(model.loaded.model, "generate", raising(torch.OutOfMemoryError("9 GiB")))
+    with ThreadPoolExecutor(2) as threads:
+        asked = [threads.submit(model.complete, HI, sample=i) for i in range(2)]
+    assert all("fewer players.workers" in str(each.exception()) for each in asked)
+    monkeypatch.undo()
+    assert model.complete(HI, max_tokens=2).usage.completion_tokens == 2
+
+
+def raising(error):
+    def function(*_, **__):
+        raise error
+
+    return function
+
+
+def test_a_reply_ends_with_its_call_and_a_call_that_is_never_closed_at_the_limit(tmp_path):
+    on, chatter = "</tool_call>", [" And", " so", " on"]
+    ending = LocalModel(save_model(tmp_path / "a", [*CALL, *chatter]), "bfloat16")
+    reply = ending.complete(HI, [TOOL], temperature=0, max_tokens=50)
+    assert reply.whole.endswith(on) and reply.usage.completion_tokens == len(CALL)
+    assert ending.name.endswith("-bfloat16") and ending.loaded.model.dtype == torch.bfloat16
+    endless = LocalModel(save_model(tmp_path / "b", [*CALL[:-1], *chatter]))
+    reply = endless.complete(HI, [TOOL], temperature=0, max_tokens=6)
+    assert reply.whole.endswith(" so") and reply.finish_reason == "length"
 
 
 def test_what_cannot_be_asked_says_so(model):

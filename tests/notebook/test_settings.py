@@ -130,6 +130,7 @@ WRONG = [
     ),
     ({"data": {"drift": 1.5}}, "data.drift: Input should be less than or equal to 1 (found 1.5)"),
     ({"data": {"history": [9, 5]}}, "data.history: expected two whole numbers [least, most]"),
+    ({"players": {"dtype": "bfloat16"}}, "players.dtype: bfloat16 wants portable: false, as portable holds"),
 ]
 
 

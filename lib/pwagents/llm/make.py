@@ -1,5 +1,6 @@
 """Models from the strings of the parameter files: one store, one budget, one trial for all roles."""
 
+import re
 import threading
 from functools import cache, cached_property
 from pathlib import Path
@@ -13,12 +14,14 @@ from pwagents.llm.chat import ChatModel
 from pwagents.llm.local_model import LocalModel
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.store import ResponseStore, StoredModel
+from pwagents.schema import Protocol
 from pwagents.settings import Players, parse_player, project_path
 from pwagents.urls import is_loopback
 
 # The modules that decide a reply, whoever is asked.
 _ASKED = "answers budget chat failures fence folder local_model make openai_model parts store"
 CODE = ("schema", "seeds", "words", *(f"llm.{name}" for name in _ASKED.split()))
+LIMITS: dict[Protocol, int] = {"leak_free": 128, "published": 256}  # tokens of a local model's call
 _in_use: "WeakSet[Models]" = WeakSet()
 
 
@@ -55,7 +58,7 @@ class Models:
             players, (provider, name) = self.players, parse_player(spec)
             endpoint, inner = players.endpoint, None
             if provider == "local":
-                endpoint, inner = "", LocalModel(project_path(name))
+                endpoint, inner = "", LocalModel(project_path(name), players.dtype, players.workers)
             if provider == "openai":
                 budget = _budget_of(self.store, players.budget_usd, players.budget_tokens)
                 options = {"endpoint": endpoint, "workers": players.workers, "budget": budget}
@@ -65,7 +68,10 @@ class Models:
                 if not endpoint and is_loopback(place.hostname):
                     endpoint = self._store.claim(inner.endpoint, name, place.hostname, place.port or 80)
             options = {"sampling": players.sampling, "before_first": self._try_out}
-            self._made[spec] = StoredModel(inner, self._store, name, endpoint, **options)
+            is_local = provider == "local" or re.search(r"@\w{12}-b?float", name)  # its replies, stored
+            self._made[spec] = made = StoredModel(inner, self._store, name, endpoint, **options)
+            most = players.max_new_tokens
+            made.limits = (dict.fromkeys(LIMITS, most) if most else LIMITS) if is_local else {}
         return self._made[spec]
 
     def facts(self, *roles: str) -> dict[str, Any]:
