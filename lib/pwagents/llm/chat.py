@@ -114,7 +114,7 @@ class ChatModel(ABC):
     Attributes:
         workers: how many calls may usefully run at once.
         endpoint: what distinguishes stored replies besides the model's name.
-        limits: tokens of an agent's call by protocol; empty: as many as the provider lets it write.
+        limits: tokens of an agent's call by protocol; empty: the provider's.
     """
 
     name: str

@@ -4,7 +4,7 @@ import hashlib
 import json
 import threading
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -75,10 +75,7 @@ class LocalModel(ChatModel):
         seed = derive_seed(sampling.seed, key_of(request.content("local")))
         call = _Call(prompt, min(sampling.max_tokens, space), sampler(sampling, seed), Future())
         loaded.waiting.append(call)
-        while not call.written.done():
-            with loaded.turn:  # one thread writes for all that wait
-                if not call.written.done():
-                    self._write_waiting()
+        loaded.writer.submit(self._write_waiting)
         written = call.written.result()
         usage = Usage(calls=1, prompt_tokens=len(prompt), completion_tokens=len(written))
         with loaded.lock:
@@ -87,18 +84,19 @@ class LocalModel(ChatModel):
 
     def _write_waiting(self) -> None:
         """Write the replies to calls that wait, once no further one comes or there are enough."""
-        waiting, n = self.loaded.waiting, 0
+        n, waiting = 0, self.loaded.waiting
         while n < len(waiting) < self.workers:
             n = len(waiting)
             time.sleep(GATHERING_S)
-        calls = [waiting.pop(0) for _ in range(min(len(waiting), self.workers))]
-        calls.sort(key=lambda call: call.prompt)  # not in the order of threads
-        try:
-            for call, written in zip(calls, self._generate(calls), strict=True):
-                call.written.set_result(written)
-        except BaseException as error:  # an interrupt, too: no thread may wait forever
-            for call in calls:
-                call.written.set_exception(error)
+        if calls := waiting[: self.workers]:
+            del waiting[: len(calls)]
+            calls.sort(key=lambda call: call.prompt)  # not in the order of threads
+            try:
+                for call, written in zip(calls, self._generate(calls), strict=True):
+                    call.written.set_result(written)
+            except Exception as error:
+                for call in calls:
+                    call.written.set_exception(error)
 
     def _generate(self, calls: "list[_Call]") -> list[list[int]]:
         """Return the tokens that the model writes after each prompt, up to and with an end token."""
@@ -217,7 +215,7 @@ class _Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model in memory; ``lock`` lets one thread at a time use it, ``turn`` one write for all that wait."""
+    """A model in memory; ``lock`` lets one thread at a time use it, ``writer`` writes for all that wait."""
 
     model: Any
     tokenizer: Any
@@ -225,7 +223,7 @@ class Loaded:
     context: int  # tokens
     dropped: list[str]  # by the chat template
     lock: threading.Lock
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    writer: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1))
     waiting: list[_Call] = field(default_factory=list)
 
     def read(self, call: _Call, written: list[int]) -> tuple[str, bool]:

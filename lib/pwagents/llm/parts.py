@@ -107,10 +107,7 @@ def part(written: str) -> Parts:
 
 
 def ends_with_call(written: str, before: str = "") -> bool:
-    """Return whether a text is over: it ends in a call or a JSON object, and in no thought.
-
-    A prompt that ends in ``before`` may have opened the thought.
-    """
+    """Return whether a text ends in a call or a JSON object, and in no thought; ``before`` may open one."""
     *closed, text = _THOUGHT_END.split(_PREFIX.sub("", written))
     opened = any(mark.end() == len(before.rstrip()) for mark in _THOUGHT_START.finditer(before))
     if _THOUGHT_START.search(text) or (opened and not closed):
