@@ -3,6 +3,7 @@
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -101,11 +102,15 @@ def test_tokens_are_drawn_by_their_probabilities():
     assert drawn.tolist() == pytest.approx([*(expected / expected.sum()).tolist(), 0], abs=0.03)
 
 
-def test_a_call_is_parsed_also_where_it_is_cut(telling_model):
+def test_a_reply_ends_with_its_call_and_one_that_is_never_closed_at_the_limit(telling_model, tmp_path):
     for limit, *expected in ((50, '{"query": "coat"}', "tool_calls"), (4, '{"query":', "length")):
         reply = LocalModel(telling_model).complete(HI, [TOOL], temperature=0, max_tokens=limit)
         (call,) = reply.tool_calls
         assert [reply.text, call.arguments, reply.finish_reason] == ["Let me look.", *expected]
+        assert reply.usage.completion_tokens == min(limit, 1 + len(CALL))
+    endless = LocalModel(save_model(tmp_path, [*CALL[:-1], " And", " so on"]))
+    reply = endless.complete(HI, [TOOL], temperature=0, max_tokens=5)
+    assert reply.whole.endswith(" And") and reply.finish_reason == "length"
 
 
 def test_a_conversation_with_calls_and_results_is_rendered_and_a_control_token_is_mere_text(model):
@@ -139,30 +144,13 @@ def test_calls_of_one_batch_are_answered_as_each_alone_and_one_that_is_too_long_
 
 def test_an_error_while_a_batch_is_written_reaches_all_that_wait_for_it(random_model, monkeypatch):
     model = LocalModel(random_model, workers=2)
-    monkeypatch.setattr(model.loaded.model, "generate", raising(torch.OutOfMemoryError("9 GiB")))
+    full = Mock(side_effect=torch.OutOfMemoryError("9 GiB"))
+    monkeypatch.setattr(model.loaded.model, "generate", full)
     with ThreadPoolExecutor(2) as threads:
         asked = [threads.submit(model.complete, HI, sample=i) for i in range(2)]
     assert all("fewer players.workers" in str(each.exception()) for each in asked)
     monkeypatch.undo()
     assert model.complete(HI, max_tokens=2).usage.completion_tokens == 2
-
-
-def raising(error):
-    def function(*_, **__):
-        raise error
-
-    return function
-
-
-def test_a_reply_ends_with_its_call_and_a_call_that_is_never_closed_at_the_limit(tmp_path):
-    on, chatter = "</tool_call>", [" And", " so", " on"]
-    ending = LocalModel(save_model(tmp_path / "a", [*CALL, *chatter]), "bfloat16")
-    reply = ending.complete(HI, [TOOL], temperature=0, max_tokens=50)
-    assert reply.whole.endswith(on) and reply.usage.completion_tokens == len(CALL)
-    assert ending.name.endswith("-bfloat16") and ending.loaded.model.dtype == torch.bfloat16
-    endless = LocalModel(save_model(tmp_path / "b", [*CALL[:-1], *chatter]))
-    reply = endless.complete(HI, [TOOL], temperature=0, max_tokens=6)
-    assert reply.whole.endswith(" so") and reply.finish_reason == "length"
 
 
 def test_what_cannot_be_asked_says_so(model):
@@ -177,5 +165,7 @@ def test_other_weights_have_another_name_and_roles_share_a_model(folder, random_
     before = LocalModel(folder).name
     (folder / "model.safetensors").write_bytes(b"other")
     assert before.startswith("model@") and LocalModel(folder).name != before
+    half = LocalModel(random_model, "bfloat16")
+    assert half.name.endswith("-bfloat16") and half.loaded.model.dtype == torch.bfloat16
     loaded = [LocalModel(each).loaded for each in (random_model, telling_model)]
     assert [LocalModel(each).loaded for each in (random_model, telling_model)] == loaded

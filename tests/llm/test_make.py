@@ -149,6 +149,8 @@ def test_an_episodes_key_holds_a_local_models_weights_and_the_code_that_asks(tmp
 
     weights.write_bytes(b"one training")
     before = facts(f"local:{tmp_path}")
+    stored = Models(Roles(), tmp_path / "replies.sqlite")(f"replay:{before['policy']}")
+    assert stored.limits == {"leak_free": 128, "published": 256}  # as its replies were asked for
     weights.write_bytes(b"another training")
     assert facts(f"local:{tmp_path}")["policy"] != before["policy"] and "-float32" in before["policy"]
     asked, name = facts("openai:gpt-4o-mini"), "pwagents/llm/openai_model.py"
