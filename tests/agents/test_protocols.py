@@ -52,12 +52,14 @@ def test_a_method_recalls_what_was_bought_between_test_tasks_as_published_alone(
         return call("stop") if len(request.messages) > 2 else call("nothing")
 
     model = ScriptedModel(act)
+    model.limits = {"leak_free": 128, "published": 256}
     for track in ("single_turn", "multi_turn"):
         if track not in METHODS[method].rules:
             continue
         setup = Setup(model, shop.benchmark.products, track, shop.embedder, length=400)
         play, memory = make_player(method, setup, shop, protocol)
         play(task) if memory is None else play(task, memory)
+    assert {request.sampling["max_tokens"] for request in model.requests} == {model.limits[protocol]}
     text = str([request.messages for request in model.requests])
     assert ("Zorblax" in text) == (protocol == "published" and method not in FORGETFUL)
 

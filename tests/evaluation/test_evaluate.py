@@ -330,11 +330,14 @@ def test_what_an_agent_paid_and_its_calls_that_could_not_be_carried_out_are_told
 
 
 def test_the_folder_of_a_trained_model_plays(play, tmp_path, monkeypatch):
-    model = ScriptedModel(lambda request: "")  # in the place of one on disk
-    monkeypatch.setattr("pwagents.llm.make.LocalModel", lambda folder: model)
+    asked = []
+    model = ScriptedModel(lambda request: asked.append(request.sampling) or "")  # in the place of one on disk
+    monkeypatch.setattr("pwagents.llm.make.LocalModel", lambda folder, dtype, workers: model)
     (tmp_path / "config.json").write_text("{}")
     done = play(tmp_path, track="single_turn", tasks=1, name="mine")
     assert done.records[0].model == "scripted" and "mine" in done.table.index
+    play(tmp_path, track="single_turn", tasks=1, name="mine", players={"max_new_tokens": 9})
+    assert [each["max_tokens"] for each in asked] == [128, 9]  # another limit is another episode
     with pytest.raises(SettingsError, match=r"holds no config\.json"):
         play(tmp_path.parent)
 

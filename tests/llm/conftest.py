@@ -27,8 +27,8 @@ def random_model(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def telling_model(tmp_path_factory):
-    """The folder of a model that calls ``search`` whatever it is asked."""
-    return save_model(tmp_path_factory.mktemp("telling"), ["Let me look. ", *CALL])
+    """The folder of a model that calls ``search`` whatever it is asked, and goes on if it may."""
+    return save_model(tmp_path_factory.mktemp("telling"), ["Let me look. ", *CALL, " And", " so on"])
 
 
 def byte_tokenizer(**special):

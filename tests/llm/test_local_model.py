@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from pwagents.llm.failures import ContextTooLongError, RefusedError
 from pwagents.llm.folder import read_config, read_model, read_tokenizer
 from pwagents.llm.local_model import LocalModel, Sampling, sampler
 
-from .conftest import CIRCUMSTANCES, HI, TOOL
+from .conftest import CALL, CIRCUMSTANCES, HI, TOOL, save_model
 
 
 @pytest.fixture
@@ -100,11 +102,15 @@ def test_tokens_are_drawn_by_their_probabilities():
     assert drawn.tolist() == pytest.approx([*(expected / expected.sum()).tolist(), 0], abs=0.03)
 
 
-def test_a_call_is_parsed_also_where_it_is_cut(telling_model):
+def test_a_reply_ends_with_its_call_and_one_that_is_never_closed_at_the_limit(telling_model, tmp_path):
     for limit, *expected in ((50, '{"query": "coat"}', "tool_calls"), (4, '{"query":', "length")):
         reply = LocalModel(telling_model).complete(HI, [TOOL], temperature=0, max_tokens=limit)
         (call,) = reply.tool_calls
         assert [reply.text, call.arguments, reply.finish_reason] == ["Let me look.", *expected]
+        assert reply.usage.completion_tokens == min(limit, 1 + len(CALL))
+    endless = LocalModel(save_model(tmp_path, [*CALL[:-1], " And", " so on"]))
+    reply = endless.complete(HI, [TOOL], temperature=0, max_tokens=5)
+    assert reply.whole.endswith(" And") and reply.finish_reason == "length"
 
 
 def test_a_conversation_with_calls_and_results_is_rendered_and_a_control_token_is_mere_text(model):
@@ -121,6 +127,32 @@ def test_a_conversation_with_calls_and_results_is_rendered_and_a_control_token_i
     assert "<tool_response>\n1. A coat" in text and text.endswith("<|im_start|>assistant\n")
 
 
+def test_calls_of_one_batch_are_answered_as_each_alone_and_one_that_is_too_long_fails_alone(random_model):
+    alone, together = LocalModel(random_model), LocalModel(random_model, workers=4)
+    assert alone.loaded is together.loaded
+    batches, generate = [], together._generate
+    together._generate = lambda calls: batches.append(len(calls)) or generate(calls)
+    talks = [[{"role": "user", "content": "say " * n}] for n in (1, 40, 7, 1100)]
+    options = [{"temperature": 0, "max_tokens": 20}, {"top_p": 0.9, "max_tokens": 9}, {"max_tokens": 30}, {}]
+    with ThreadPoolExecutor(4) as threads:
+        asked = [threads.submit(together.complete, t, **s) for t, s in zip(talks, options, strict=True)]
+    expected = [alone.complete(talk, **each) for talk, each in zip(talks[:3], options, strict=False)]
+    assert [each.result() for each in asked[:3]] == expected and batches == [3]
+    with pytest.raises(ContextTooLongError):
+        asked[3].result()
+
+
+def test_an_error_while_a_batch_is_written_reaches_all_that_wait_for_it(random_model, monkeypatch):
+    model = LocalModel(random_model, workers=2)
+    full = Mock(side_effect=torch.OutOfMemoryError("9 GiB"))
+    monkeypatch.setattr(model.loaded.model, "generate", full)
+    with ThreadPoolExecutor(2) as threads:
+        asked = [threads.submit(model.complete, HI, sample=i) for i in range(2)]
+    assert all("fewer players.workers" in str(each.exception()) for each in asked)
+    monkeypatch.undo()
+    assert model.complete(HI, max_tokens=2).usage.completion_tokens == 2
+
+
 def test_what_cannot_be_asked_says_so(model):
     with pytest.raises(ContextTooLongError, match="the context is 4,096"):
         model.complete([{"role": "user", "content": "x" * 5000}])
@@ -133,5 +165,7 @@ def test_other_weights_have_another_name_and_roles_share_a_model(folder, random_
     before = LocalModel(folder).name
     (folder / "model.safetensors").write_bytes(b"other")
     assert before.startswith("model@") and LocalModel(folder).name != before
+    half = LocalModel(random_model, "bfloat16")
+    assert half.name.endswith("-bfloat16") and half.loaded.model.dtype == torch.bfloat16
     loaded = [LocalModel(each).loaded for each in (random_model, telling_model)]
     assert [LocalModel(each).loaded for each in (random_model, telling_model)] == loaded

@@ -119,6 +119,7 @@ def test_keys_of_records_hold_how_models_are_asked_where_one_plays(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert Roles(base_url="http://host/v1").facts("policy") == {"policy": "offline"}
     replayed = {"endpoint": "", "sampling": {"seed": 1}, "policy": "replay:m"}
+    replayed["max_new_tokens"] = None  # the limit of a call to a model on disk is in the key, too
     assert Roles(policy="replay:m", sampling={"seed": 1}).facts("policy") == replayed
     served = Roles(more=("openai:m",), base_url="http://127.0.0.1:8/v1")
     assert served.facts()["endpoint"] == "http://127.0.0.1:8/v1"
@@ -172,8 +173,10 @@ def test_an_episodes_key_holds_a_local_models_weights_and_the_code_that_asks(tmp
 
     weights.write_bytes(b"one training")
     before = facts(f"local:{tmp_path}")
+    stored = Models(Roles(), tmp_path / "replies.sqlite")(f"replay:{before['policy']}")
+    assert stored.limits == {"leak_free": 128, "published": 256}  # as its replies were asked for
     weights.write_bytes(b"another training")
-    assert facts(f"local:{tmp_path}")["policy"] != before["policy"]
+    assert facts(f"local:{tmp_path}")["policy"] != before["policy"] and "-float32" in before["policy"]
     asked, name = facts("openai:gpt-4o-mini"), "pwagents/llm/openai_model.py"
     monkeypatch.setitem(code.LOADED, name, code.LOADED[name] + b"\nWAIT = 1\n")
     monkeypatch.setattr("pwagents.llm.make.require_loaded", lambda hashes: None)  # the file has not changed

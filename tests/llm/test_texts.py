@@ -7,6 +7,7 @@ import pytest
 
 from pwagents.llm.chat import Reply
 from pwagents.llm.fence import CLOSE, OPEN, fence
+from pwagents.llm.parts import ends_with_call
 
 from .conftest import CIRCUMSTANCES
 
@@ -22,6 +23,26 @@ def test_a_text_is_parted_into_thought_text_and_calls(written, thought, text, ca
     assert reply.finish_reason == ("tool_calls" if calls else "stop")
     ids = {call.id for call in reply.tool_calls if re.fullmatch("[a-z0-9]{9}", call.id)}
     assert len(ids) == len(calls)
+
+
+CALLED = '{"name": "search", "arguments": {"query": "a {coat"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "before"),
+    [
+        (f"<tool_call>\n{CALLED}\n</tool_call>", ""),
+        (f'<think>Say {{"a": 1}} and </tool_call> or {CALLED}</think>\n{CALLED}', ""),
+        (f'Say {{"a": 1}}</think><tool_call>{CALLED}</tool_call>', "<|im_start|>assistant\n<think>\n"),
+        (f"[{CALLED}, {CALLED}]", ""),
+        (f"```json\n{CALLED}", ""),
+        (f"<function=search>{CALLED}</function>", ""),
+        ('Thought: {red}\nAction: respond\nArguments: {"content": "Which?"}', ""),
+    ],
+)
+def test_a_text_is_over_where_its_call_is_and_not_before(text, before):
+    ends = [i for i in range(len(text) + 1) if ends_with_call(text[:i], before)]
+    assert ends == [len(text)]
 
 
 # Characters that nobody sees: of no width, soft hyphen, controls, directions, fillers, tags, half a pair.

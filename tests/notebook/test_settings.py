@@ -139,6 +139,15 @@ def test_a_wrong_setting_is_one_line_that_names_it(params, change, line):
     assert len(str(refused.value).splitlines()) == 1
 
 
+def test_bfloat16_is_refused_where_numbers_are_to_be_portable():
+    given = {"players": {"dtype": "bfloat16"}}
+    with pytest.raises(
+        SettingsError, match=r"\A03_benchmark, players\.dtype: .*portable holds torch to AVX2"
+    ):
+        load_settings("03_benchmark", given)
+    assert load_settings("03_benchmark", given | {"portable": False}).players.dtype == "bfloat16"
+
+
 def test_missing_files_of_a_source_are_one_line_before_any_work(tmp_path):
     given = {"source": "personalwab", "data_dir": "nowhere", "output_dir": str(tmp_path)}
     with pytest.raises(SettingsError, match=r"\A03_benchmark: [^\n]*nowhere[^\n]*\Z"):

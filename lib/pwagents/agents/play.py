@@ -1,6 +1,7 @@
 """How the prompting methods are played: in which ways, and one task by each of them."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, TypeAdapter
@@ -60,6 +61,8 @@ def make_player(
         user: answers the agent in the multi-turn track.
     """
     user = user if setup.track == "multi_turn" else None
+    if limits := getattr(setup.model, "limits", {}):  # the offline policy has none
+        setup = replace(setup, sampling={"max_tokens": limits[protocol], **setup.sampling})
     if AGENTS[method] is not InteRecAgent:
         agent = AGENTS[method](setup)
         return lambda task: run_episode(shop, task, agent, setup.track, protocol, user), None

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from pwagents.errors import NotEvaluableError, StaysHere
 from pwagents.llm.parts import ToolCall, Written, part, utf8
 from pwagents.progress import progress
-from pwagents.schema import Record, Usage
+from pwagents.schema import Protocol, Record, Usage
 
 Message = dict[str, Any]  # in OpenAI's chat format: role, content, tool_calls, tool_call_id
 Tool = dict[str, Any]  # in OpenAI's format, as pwagents.shop.environment.tool_schemas makes them
@@ -114,10 +114,12 @@ class ChatModel(ABC):
     Attributes:
         workers: how many calls may usefully run at once.
         endpoint: what distinguishes stored replies besides the model's name.
+        limits: tokens of an agent's call by protocol; empty: the provider's.
     """
 
     name: str
     workers: int = 1
+    limits: Mapping[Protocol, int] = {}
     endpoint: str = "local"
 
     def __reduce__(self) -> Any:

@@ -1,7 +1,8 @@
 """Models from the strings of the parameter files: one store, one budget, one trial for all roles."""
 
+import re
 import threading
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -12,11 +13,13 @@ from pwagents.llm.chat import ChatModel
 from pwagents.llm.local_model import LocalModel
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.store import ResponseStore, StoredModel
+from pwagents.schema import Protocol
 from pwagents.settings import Players, parse_player, project_path
 
 # The modules that decide a reply, whoever is asked.
 _ASKED = "answers budget chat failures fence folder local_model make openai_model parts store"
 CODE = ("schema", "seeds", "words", *(f"llm.{name}" for name in _ASKED.split()))
+LIMITS: dict[Protocol, int] = {"leak_free": 128, "published": 256}  # tokens of a local model's call
 _in_use: "WeakSet[Models]" = WeakSet()
 
 
@@ -51,7 +54,8 @@ class Models:
         """
         if spec not in self._made:
             players, (provider, name) = self.players, parse_player(spec)
-            inner = LocalModel(project_path(name)) if provider == "local" else None
+            local = partial(LocalModel, dtype=players.dtype, workers=players.workers)
+            inner = local(project_path(name)) if provider == "local" else None
             if provider == "openai":
                 budget = _budget_of(self.store, players.budget_usd, players.budget_tokens)
                 options = {"endpoint": players.endpoint, "workers": players.workers, "budget": budget}
@@ -59,7 +63,10 @@ class Models:
                 self._untried.append(inner)
             endpoint = inner.endpoint if inner else players.endpoint
             options = {"sampling": players.sampling, "before_first": self._try_out}
-            self._made[spec] = StoredModel(inner, self._store, name, endpoint, **options)
+            is_local = provider == "local" or re.search(r"@\w{12}-b?float", name)  # its replies, stored
+            self._made[spec] = made = StoredModel(inner, self._store, name, endpoint, **options)
+            most = players.max_new_tokens
+            made.limits = (dict.fromkeys(LIMITS, most) if most else LIMITS) if is_local else {}
         return self._made[spec]
 
     def facts(self, *roles: str) -> dict[str, Any]:

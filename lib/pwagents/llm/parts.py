@@ -68,6 +68,7 @@ _ARGUMENT = re.compile(
 )
 _PYTHON = re.compile(r"\A\s*(?:\[\w+\(.*\)\]|\w+\(\w+=.*\))\s*\Z", re.DOTALL)
 _FENCED = re.compile(r"\A\s*```\w*\n(.*?)\n?```\s*\Z", re.DOTALL)
+_OBJECT = re.compile(r'\[?\s*\{\s*"')  # or a list of them
 _BETWEEN = re.compile(r"\}\s*;?\s*\{")  # two calls
 # A call without a mark, by its last letter: all of a text, or its last lines. They may stand in a fence.
 _BEGINS = {
@@ -103,6 +104,20 @@ def part(written: str) -> Parts:
     numbered = enumerate(bodies)
     calls = (ToolCall(id=call_id(written, i), name=name, arguments=given) for i, (name, given) in numbered)
     return Parts(thought, text if text == written else text.strip(), tuple(calls))
+
+
+def ends_with_call(written: str, before: str = "") -> bool:
+    """Return whether a text ends in a call or a JSON object, and in no thought; ``before`` may open one."""
+    *closed, text = _THOUGHT_END.split(_PREFIX.sub("", written))
+    opened = any(mark.end() == len(before.rstrip()) for mark in _THOUGHT_START.finditer(before))
+    if _THOUGHT_START.search(text) or (opened and not closed):
+        return False
+    if call := _MARKED.search(text):
+        return bool(call[call.lastindex])
+    try:
+        return bool(begin := _OBJECT.search(text)) and bool(json.loads(text[begin.start() :]))
+    except (ValueError, RecursionError):
+        return False
 
 
 def without_calls(written: str) -> str:

@@ -64,6 +64,7 @@ Numbers = tuple[int, ...]
 Share = Annotated[float, Field(ge=0, le=1)]
 Shares = tuple[Share, ...]
 Worlds = Annotated[tuple[NonNegativeInt, ...], AfterValidator(_refuse_repeats)]  # their seeds, or none
+Dtype = Literal["float32", "bfloat16"]  # of a model on disk that plays a role
 Seeds = Annotated[Worlds, Field(min_length=1)]
 Sharding = Literal["fsdp", "deepspeed", "ddp", "cpu"]  # files of params/accelerate; cpu is for tests
 Fields = Annotated[dict[str, Any], BeforeValidator(_read_numbers)]  # passed on under another library's names
@@ -164,13 +165,19 @@ class Players(Group):
     budget_tokens: PositiveInt = S(
         20_000_000, "Tokens (prompts and replies) at which a run stops in the same way."
     )
-    workers: PositiveInt = S(1, "Calls or episodes at a time.")
+    workers: PositiveInt = S(1, "Calls or episodes at a time; a `local:` model writes theirs as one batch.")
+    dtype: Dtype = S("float32", "Of `local:` models; bfloat16 only where portable is false.")
+    max_new_tokens: PositiveInt | None = S(
+        None, "Tokens of a `local:` model's call; none: 128, or 256 under the protocol published."
+    )
 
     def facts(self, *roles: str) -> dict[str, Any]:
         """Return what of the players decides an episode: who plays ``roles`` and how models are asked."""
         facts = {role: getattr(self, role) for role in roles}
         if self.are_models:
             facts |= {"endpoint": self.endpoint, "sampling": self.sampling}
+        if self._played_by("local", "replay"):
+            facts["max_new_tokens"] = self.max_new_tokens
         if self._played_by("openai"):
             # With its port: two servers of one machine may call two models by one name.
             facts["endpoint"] = self.endpoint or without_token(endpoint_url(self.base_url))

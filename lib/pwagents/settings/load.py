@@ -156,7 +156,7 @@ def _describe(kind: type[Group], error: ValidationError) -> Iterator[str]:
             wrong = "no such setting" + (f"; did you mean {near[0]!r}?" if near else "")
         elif not isinstance(problem["input"], Mapping | Group):  # of a group, the values do not agree
             wrong += f" (found {problem['input']!r})"
-        yield f"{where}: {wrong}"
+        yield f"{where}: {wrong}".removeprefix(": ")  # several groups: the text names them
 
 
 def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

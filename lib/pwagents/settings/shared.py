@@ -134,6 +134,13 @@ class NotebookSettings(Group):
     engine: Literal["local", "ray", "dask"] = S("local", "Where independent work runs: here or on a cluster.")
     data: DataSettings
 
+    @model_validator(mode="after")
+    def _check_dtype(self) -> Self:
+        if self.portable and getattr(getattr(self, "players", None), "dtype", "") == "bfloat16":
+            why = "portable holds torch to AVX2, where bfloat16 takes five times as long"
+            raise ValueError(f"players.dtype: bfloat16 wants portable: false, as {why}; expected float32")
+        return self
+
 
 class ProfilesNotebook(NotebookSettings):
     """Notebook 02."""
