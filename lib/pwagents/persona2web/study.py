@@ -104,8 +104,7 @@ class Study:
     def play(
         self, part: str, agents: Sequence[str], conditions: Sequence[Condition], world: World | None = None
     ) -> pd.DataFrame:
-        """The scores of some agents under some conditions on all tasks: one row an episode, as
-        :func:`pwagents.persona2web.runs.scores_frame` has it.
+        """Return the scores of agents under conditions on all tasks, a row an episode (:func:`scores_frame`).
 
         Args:
             part: of the study; each keeps its episodes in a file of its own.
