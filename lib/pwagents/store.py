@@ -41,7 +41,7 @@ from pwagents.schema import Outcome, Record, TaskType, Trajectory
 
 KEY = "made_from.json"
 LIBRARIES = ("torch", "transformers", "trl")  # other versions may give other weights
-ALIKE = 3  # infrastructure errors of one kind, one after another, after which a run pauses
+ALIKE = 3  # failures of one kind, one after another, after which a run pauses
 _WAITS = "waits for task"
 _START = b'{"key":'  # of every line
 Facts = Mapping[str, Any]
@@ -245,7 +245,7 @@ def episodes(
         DataError: a line of the file is corrupt, two tasks share an id, facts are not plain JSON values,
             or, with ``stored_only``, episodes are missing.
         InfrastructureError: an episode could not be played, or three in a row met the same failure, such as
-            an endpoint that is down. All others are stored.
+            an endpoint that is down or rejects all that is asked in the same words. All others are stored.
         RuntimeError: another process is writing to the file, or ``play`` failed; names the task.
         StaleCodeError: a module of "code" was edited after it had been loaded.
     """
@@ -298,26 +298,33 @@ def episodes(
         progress(total=len(tasks), initial=len(done), desc=method or lines.path.stem, unit="episode") as bar,
     ):
         pool = ThreadPoolExecutor(workers)
+
+        def keep(ended: StoredEpisode) -> StoredEpisode:
+            return ended if _is_rejected(ended) else append(ended)
+
         try:
             if at_work is not None:
-                kept = ([[*map(append, part)] for part in round_] for round_ in at_work(unfinished))
+                kept = ([[*map(keep, part)] for part in round_] for round_ in at_work(unfinished))
                 parts = itertools.chain.from_iterable(kept)
             else:
-                threads = [pool.submit(play_chain, chain, append) for chain in unfinished]
+                threads = [pool.submit(play_chain, chain, keep) for chain in unfinished]
                 parts = (ended.result() for ended in as_completed(threads))
             alike: list[str] = []
             for part in parts:
                 records |= {each.key: each for each in part}
                 bar.update(len(part))
                 for each in part:
-                    if each.outcome != "infrastructure_error":
+                    if each.outcome != "infrastructure_error" and not _is_rejected(each):
                         alike = []
                     elif f"{_WAITS} " not in each.message:
-                        alike.append(each.message)
+                        alike.append(each.message or each.trajectory.message)
                 # Words with a digit name a request, a time, an attempt.
                 if len(alike) >= ALIKE and len({re.sub(r"\S*\d\S*", "", m) for m in alike[-ALIKE:]}) == 1:
                     message = f"paused after {ALIKE} failures alike, the last: {alike[-1]}"
                     raise InfrastructureError(f"{message}; what was finished is stored: run again to go on")
+            # Three rejections alike are no result of a model, so none is kept before the run has ended well.
+            rejected = [each for key, each in records.items() if key not in done and _is_rejected(each)]
+            records |= {each.key: each for each in pool.map(append, rejected)}
         finally:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -380,7 +387,7 @@ def _play(
         if trajectory.task_id != task.task_id:
             raise ValueError(f"play returned the trajectory of task {trajectory.task_id}")
     except NotEvaluableError as error:
-        outcome, message = "not_evaluable", str(error)
+        outcome, message = "not_evaluable", f"{type(error).__name__}: {error}"
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         if not (isinstance(error, InfrastructureError) or is_outage(error)):
@@ -389,6 +396,11 @@ def _play(
     own = {"outcome": outcome, "message": message, "seconds": time.perf_counter() - start, "memory": after}
     who = {"task_id": task.task_id, "user_id": task.user_id}
     return record(**fields, **who, **own, **record.details(task, trajectory))
+
+
+def _is_rejected(each: StoredEpisode) -> bool:
+    """Return whether an endpoint refused a request of this episode for a reason of its own."""
+    return (each.message or getattr(each.trajectory, "message", "")).startswith("RejectedError: ")
 
 
 def _require_played(records: list[StoredEpisode]) -> list[StoredEpisode]:

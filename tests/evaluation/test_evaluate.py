@@ -279,7 +279,7 @@ def test_a_refusal_of_the_agents_model_scores_0(play):
 
     refused = play(refusing, tasks=3).records
     ends = {(r.outcome, r.trajectory.end, grade(r.trajectory).result_final) for r in refused}
-    assert ends == {("scored", "refused", 0)} and refused[0].trajectory.message == "content filter"
+    assert ends == {("scored", "refused", 0)} and refused[0].trajectory.message.endswith(": content filter")
 
 
 def test_an_error_on_some_tasks_scores_0_with_its_reason_and_loses_no_other(play):

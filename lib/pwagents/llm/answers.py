@@ -2,11 +2,11 @@
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pwagents.llm.budget import cost_usd
-from pwagents.llm.chat import Reply
+from pwagents.llm.chat import Message, Reply
 from pwagents.llm.failures import Failure, one_line, sort_failure, without_secrets
 from pwagents.llm.parts import ToolCall, call_id
 from pwagents.schema import Usage
@@ -15,11 +15,15 @@ from pwagents.words import read_yaml
 MOST_TOKENS = 10**8  # of a call; an endpoint that reports more is not believed
 _REASONS = read_yaml(__package__, "answers.yaml")
 _FINISH_REASONS = {"": "stop", **{word: reason for reason, words in _REASONS.items() for word in words}}
-_THOUGHTS = ("thinking", "reasoning")  # types of a content's parts
+_TEXTS = ("text", "output_text", "refusal")  # types of the parts of a content
+_THOUGHTS = ("thinking", "reasoning")
+# The fields that are read here. Others are between a server and itself.
+_READ = {"role", "content", "refusal", "tool_calls", "function_call", "id", "type", "index", "function"}
+_READ |= {"name", "arguments"}
 
 
 def read_answer(
-    written: bytes, secrets: tuple[str, ...], model: str, length: int, sent: Mapping[str, Any]
+    written: bytes, secrets: tuple[str, ...], model: str, length: int, sent: Mapping[str, Any], server: str
 ) -> Reply:
     """Return the reply in a chat completion, with what it cost.
 
@@ -27,6 +31,7 @@ def read_answer(
         secrets: the endpoint's, which are removed wherever they stand.
         length: of the request, in bytes.
         sent: the request's sampling parameters.
+        server: who answers; see :func:`give_back`.
 
     Raises:
         Failure: it holds an error, or no reply that can be read.
@@ -48,7 +53,9 @@ def read_answer(
         fields = (message.get(name) for name in ("reasoning_content", "reasoning"))
         thought = thought or next((field for field in fields if isinstance(field, str)), "")
         calls = []
-        for call in filter(None, message.get("tool_calls") or [message.get("function_call")]):
+        older = [{"function": message["function_call"]}] if message.get("function_call") else []
+        listed = [*filter(None, message.get("tool_calls") or older)]
+        for call in listed:
             function = call.get("function", call)
             name = (call["name"] if function is call else function.get("name")) or ""
             arguments = function.get("arguments") or ""
@@ -65,7 +72,8 @@ def read_answer(
             raise ValueError("nothing is there")
         if known in ("stop", "tool_calls"):
             known = "tool_calls" if calls else "stop"
-        reply = Reply(text=text, thought=thought, tool_calls=tuple(calls), finish_reason=known)
+        said = {"text": text, "thought": thought, "beside": _beside(server, message, *listed[:1])}
+        reply = Reply(**said, tool_calls=tuple(calls), finish_reason=known)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError):
         text = one_line(written.decode("utf-8", "replace"), secrets)
         raise Failure("later", f"the answer is no chat completion: {text}") from None
@@ -82,6 +90,44 @@ def read_answer(
     return reply.model_copy(update={"usage": usage})
 
 
+def _beside(server: str, message: Mapping[str, Any], call: Mapping[str, Any] = {}) -> str:
+    """Return as JSON what is not read here of a message, of its first call, and of that call's function."""
+    levels, parts = (message, call, call.get("function") or {}), message.get("content")
+    beside = [
+        {k: v for k, v in each.items() if k not in _READ and v not in (None, [], {})} for each in levels
+    ]
+    if isinstance(parts, list):
+        thoughts = [p for p in parts if isinstance(p, dict) and p.get("type", "text") not in _TEXTS]
+        beside[0] |= {"content": thoughts} if thoughts else {}
+    return json.dumps([server, *beside]) if any(beside) else ""
+
+
+def give_back(
+    messages: Sequence[Message], server: str, taken: Mapping[str, Any]
+) -> tuple[list[Message], set[str]]:
+    """Return messages with what this server put beside them, and the names of its fields.
+
+    Some servers refuse a turn that lacks what they put beside it (a signature, a thought). What another
+    server put there is left out, and so is what this one does not take, a field that is None in ``taken``.
+    """
+    given, names = [], set[str]()
+    for message in messages:
+        message = dict(message)
+        sender, *levels = json.loads(message.pop("beside", "[null]"), parse_constant=lambda _: None)
+        if sender == server:
+            said, call, function = ({k: v for k, v in each.items() if taken.get(k, k)} for each in levels)
+            names.update(said, call, function)
+            if thoughts := said.pop("content", []):
+                text = [{"type": "text", "text": message["content"]}] if message["content"] else []
+                message["content"] = thoughts + text
+            message |= said
+            for first in message.get("tool_calls", ())[:1]:
+                first = first | call | {"function": first["function"] | function}
+                message["tool_calls"] = [first, *message["tool_calls"][1:]]
+        given.append(message)
+    return given, names - {"content"}
+
+
 def read_json(written: bytes, secrets: tuple[str, ...]) -> Any:
     """Return an answer's JSON, or its text, without secrets. Half a letter, as of a cut reply, is U+FFFD."""
     text = without_secrets(written.decode(json.detect_encoding(written), "replace"), secrets)
@@ -93,7 +139,7 @@ def read_json(written: bytes, secrets: tuple[str, ...]) -> Any:
         return text
 
 
-def _said(content: Any, types: Collection[str] = ("text", "output_text", "refusal")) -> str:
+def _said(content: Any, types: Collection[str] = _TEXTS) -> str:
     """Return the text of a message's content; some endpoints send it in parts, each of a type."""
     if content is None or isinstance(content, str):
         return content or "" if "text" in types else ""

@@ -1,7 +1,8 @@
 """Models behind an endpoint that speaks OpenAI's chat protocol: OpenAI, DeepSeek, vLLM, Ollama and others.
 
-What an endpoint does not accept is learned from its refusals: a sampling parameter is left out or renamed, or
-the roles are made user and assistant in turns. It holds for all later calls, and tables note it.
+What an endpoint does not accept is learned from its refusals: a sampling parameter is left out or renamed, a
+field of its own is not given back, or the roles are made user and assistant in turns. It holds for all later
+calls, and tables note it.
 """
 
 import json
@@ -14,14 +15,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment
 
 from pwagents import urls
-from pwagents.llm.answers import read_answer, read_json
+from pwagents.llm.answers import give_back, read_answer, read_json
 from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel, Reply, Request, alternating
 from pwagents.llm.failures import (
@@ -82,6 +83,7 @@ class OpenAIModel(ChatModel):
         self.name, self.workers, self.attempts = name, workers, attempts
         self.base_url = urls.endpoint_url(base_url)
         self.endpoint = endpoint or urls.endpoint_name(self.base_url)
+        self._server = endpoint or urls.without_token(self.base_url)  # that gets back what it wrote
         self.budget, self.limiter = budget or Budget(), Limiter(workers)
         self._names: dict[str, str | None] = {}  # a parameter -> its name here; None: it is not accepted
         self._alternates = False  # whether roles are user and assistant in turns
@@ -111,12 +113,15 @@ class OpenAIModel(ChatModel):
             if sampling.get("seed") is not None:
                 sampling["seed"] += request.sample  # else an endpoint that heeds the seed repeats itself
             messages = alternating(request.messages) if alternates else request.messages
+            messages, names = give_back(messages, self._server, self._names)
             body = {"model": self.name, "messages": messages, **sampling}
+            sent = dict.fromkeys(names) | sampling
+            given = sum(len(message.get("beside", "")) for message in request.messages)
             if request.tools:
                 body["tools"] = request.tools
             try:
                 with self.limiter.slot():
-                    reply = self.budget.pay(lambda body=body, sent=sampling: self._attempt(body, sent))
+                    reply = self.budget.pay(partial(self._attempt, body, sent, given))
                 self._answers = True
                 return reply
             except Failure as failure:
@@ -146,7 +151,7 @@ class OpenAIModel(ChatModel):
             )
         return noted
 
-    def _attempt(self, body: dict[str, Any], sampling: dict[str, Any]) -> Reply:
+    def _attempt(self, body: dict[str, Any], sent: dict[str, Any], given: int) -> Reply:
         import openai
         from httpx2 import Response
 
@@ -158,7 +163,7 @@ class OpenAIModel(ChatModel):
         except openai.APIStatusError as error:
             answer = error.response  # which holds the server's words unabridged
             words = read_json(answer.content, self._secrets)
-            raise sort_failure(error.status_code, words, answer.headers, sampling) from None
+            raise sort_failure(error.status_code, words, answer.headers, sent) from None
         except openai.APITimeoutError:
             raise Failure("congested", "no answer in time") from None
         except openai.APIConnectionError as error:
@@ -168,10 +173,11 @@ class OpenAIModel(ChatModel):
             if "CERTIFICATE" in reason:
                 text += "; SSL_CERT_FILE names the file of certificates to trust"
             raise Failure("refused" if _NEVER.search(reason) else "later", text) from None
-        reply = read_answer(answer.content, self._secrets, self.name, len(content), sampling)
+        reply = read_answer(answer.content, self._secrets, self.name, len(content), sent, self._server)
         n_tokens = reply.usage.prompt_tokens
-        if len(content) > max(LONG_PROMPT, BYTES_A_TOKEN * n_tokens, *(self._cut or ())):
-            self._cut = len(content), n_tokens
+        length = len(content) - given  # of its own earlier thoughts it may count none
+        if length > max(LONG_PROMPT, BYTES_A_TOKEN * n_tokens, *(self._cut or ())):
+            self._cut = length, n_tokens
         return reply
 
     def _learn(self, failure: Failure, alternates: bool) -> bool:

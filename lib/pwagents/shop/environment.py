@@ -140,10 +140,11 @@ def full_text(product: Product) -> str:
 
 
 class UserReply(NamedTuple):
-    """What the user says, and what a language model that plays them cost."""
+    """What the user says, what a language model that plays them cost, and what its server put beside it."""
 
     text: str
     usage: Usage | None = None
+    beside: str = ""
 
 
 # (the task, the session so far, what the agent says now) -> the answer. One serves all episodes and threads.
@@ -225,7 +226,7 @@ class Environment:
         self.allowed = (*FUNCTION_OF.values(), "respond", "stop") + ((DETAILS_FUNCTION,) if details else ())
         self.end: End | None = None
         self.similarities: list[float] = []  # of published reviews with the real one
-        self.user_usage: Usage | None = None
+        self.answers: dict[int, UserReply] = {}  # of the user, by the step
         # The agent is given user and instruction, and what a review is to be about (PersonalWAB).
         text, product = f"User {task.user_id}: {task.instruction}", None
         if task.type == "review":
@@ -252,7 +253,7 @@ class Environment:
         if self.end is not None:
             raise RuntimeError(f"task {self.task.task_id} has ended; begin another one")
         name, error, kind = action.name, "", ""
-        self.user_usage = None
+        self.answers.pop(place := len(self.state.session), None)
         if action.problem:
             error, kind = action.problem, action.problem_kind
         elif name not in self.allowed:
@@ -270,7 +271,8 @@ class Environment:
                 where = ".".join(map(str, first["loc"])) or "arguments"
                 error, kind = " ".join(f"{name}: {where}: {first['msg']}".split()), "wrong_arguments"
         observation = Observation(text=f"Error: {error}") if error else observation
-        answer = {"error": error, "error_kind": kind, "user_usage": self.user_usage}
+        usage = self.answers[place].usage if place in self.answers else None
+        answer = {"error": error, "error_kind": kind, "user_usage": usage}
         step = Step(action=action, observation=observation, **answer)
 
         # The contextual profile follows the step; if it changes, the agent reads it with the observation.
@@ -303,7 +305,8 @@ class Environment:
             try:
                 action = agent(self.state)
             except NotEvaluableError as refusal:
-                return self.trajectory.model_copy(update={"end": "refused", "message": str(refusal)})
+                message = f"{type(refusal).__name__}: {refusal}"
+                return self.trajectory.model_copy(update={"end": "refused", "message": message})
             self.step(action)
         return self.trajectory
 
@@ -312,7 +315,11 @@ class Environment:
         """The episode so far; one that has not ended counts as cut off."""
         task = self.task.model_dump(include={"task_id", "user_id", "type", "target"})
         ending = {"similarities": tuple(self.similarities), "end": self.end or "cut_off"}
-        return Trajectory(**task, **ending, steps=self.state.session)
+        # What a model thought as the user is no agent's business.
+        beside = {i: {"user_beside": answer.beside} for i, answer in self.answers.items()}
+        steps = enumerate(self.state.session)
+        steps = tuple(step.model_copy(update=beside[i]) if i in beside else step for i, step in steps)
+        return Trajectory(**task, **ending, steps=steps)
 
 
 def run_episode(
@@ -401,8 +408,8 @@ def respond(environment, content: Text) -> Observation:
     """
     if environment.user is None:
         return Observation(text="Nobody answers.")
-    reply = environment.user(environment.task, environment.state.session, content)
-    environment.user_usage = reply.usage
+    reply = environment.user(environment.task, environment.trajectory.steps, content)
+    environment.answers[len(environment.state.session)] = reply
     return Observation(text=reply.text)
 
 
