@@ -34,7 +34,7 @@ from typing import Any
 
 from pwagents import engine, portable
 from pwagents.code import hash_of, hashes_of, require_loaded
-from pwagents.errors import DataError, InfrastructureError, NotEvaluableError, is_outage
+from pwagents.errors import DataError, InfrastructureError, NotEvaluableError, describe, is_outage
 from pwagents.files import append_line, damage, open_lines, seal, sync, write_aside
 from pwagents.progress import progress
 from pwagents.schema import Outcome, Record, TaskType, Trajectory
@@ -73,6 +73,7 @@ def made(
     Raises:
         TypeError, ValueError: ``facts`` is no JSON.
         DataError: it is not there or damaged, and nothing may be made.
+        InfrastructureError: the disk is full.
         StaleCodeError: a module of "code" was edited after it had been loaded.
     """
     facts, hashes = with_code(facts)
@@ -97,7 +98,12 @@ def made(
         if not folder.exists():
             require_loaded(hashes)
             part.mkdir(exist_ok=True)
-            make(part)
+            try:
+                make(part)
+            except Exception as error:  # libraries have errors of their own, which name no file
+                if "No space left on device" in str(error):
+                    raise InfrastructureError(f"{part}: {describe(error)}") from error
+                raise
             write_aside(part / KEY, json.dumps(facts, sort_keys=True, ensure_ascii=False, indent=2) + "\n")
             seal(part)
             require_loaded(hashes)
@@ -387,9 +393,9 @@ def _play(
         if trajectory.task_id != task.task_id:
             raise ValueError(f"play returned the trajectory of task {trajectory.task_id}")
     except NotEvaluableError as error:
-        outcome, message = "not_evaluable", f"{type(error).__name__}: {error}"
+        outcome, message = "not_evaluable", describe(error)
     except Exception as error:
-        what = f"{type(error).__name__}: {error}"
+        what = describe(error)
         if not (isinstance(error, InfrastructureError) or is_outage(error)):
             raise RuntimeError(f"task {task.task_id}: {what}") from error
         outcome, message, after = "infrastructure_error", what, None

@@ -168,8 +168,12 @@ class OpenAIModel(ChatModel):
             raise Failure("congested", "no answer in time") from None
         except openai.APIConnectionError as error:
             reason = str(error.__cause__ or "") or type(error.__cause__ or error).__name__
-            through = "the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
-            text = f"no connection{f' through {through}' if proxy_of(self.base_url) else ''} ({reason})"
+            place = urlsplit(self.base_url)
+            through = " through the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY" * bool(
+                proxy_of(self.base_url)
+            )
+            port = place.port or (443 if place.scheme == "https" else 80)
+            text = f"no connection to port {port}{through} ({reason})"
             if "CERTIFICATE" in reason:
                 text += "; SSL_CERT_FILE names the file of certificates to trust"
             raise Failure("refused" if _NEVER.search(reason) else "later", text) from None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from pwagents.embedding import Embedder
-from pwagents.errors import NotEvaluableError
+from pwagents.errors import NotEvaluableError, describe
 from pwagents.profiles.contextual import Context, ContextualProfile, Updater
 from pwagents.schema import (
     FUNCTION_OF,
@@ -305,8 +305,7 @@ class Environment:
             try:
                 action = agent(self.state)
             except NotEvaluableError as refusal:
-                message = f"{type(refusal).__name__}: {refusal}"
-                return self.trajectory.model_copy(update={"end": "refused", "message": message})
+                return self.trajectory.model_copy(update={"end": "refused", "message": describe(refusal)})
             self.step(action)
         return self.trajectory
 
