@@ -46,19 +46,15 @@ def is_outage(error: BaseException) -> bool:
     Clients of endpoints raise errors of their own, from an OSError or with a status. They are recognized
     without importing any client.
     """
-    chain = [error]
-    while (cause := chain[-1].__cause__) is not None and cause not in chain:  # "raise error from error"
-        chain.append(cause)
-    for each in chain:
-        holders = each, getattr(each, "response", None)
-        found = [str(getattr(holder, name, "")) for holder in holders for name in _STATUS]
-        statuses = [int(text) for text in found if text.isdecimal()]
-        if any(status in (408, 409, 429) or 500 <= status < 600 for status in statuses):
-            return True
-        # Where there is a status, it decides: several clients make each of their errors an OSError.
-        if not statuses and (isinstance(each, OSError) or type(each).__name__ in _UNREACHABLE):
-            return True
-    return False
+    holders = error, getattr(error, "response", None)
+    found = [str(getattr(holder, name, "")) for holder in holders for name in _STATUS]
+    statuses = [int(text) for text in found if text.isdecimal()]
+    if any(status in (408, 409, 429) or 500 <= status < 600 for status in statuses):
+        return True
+    # Where there is a status, it decides: several clients make each of their errors an OSError.
+    if not statuses and (isinstance(error, OSError) or type(error).__name__ in _UNREACHABLE):
+        return True
+    return error.__cause__ not in (None, error) and is_outage(error.__cause__)
 
 
 def describe(error: BaseException) -> str:

@@ -287,7 +287,7 @@ def episodes(
                 remembered = done[key]
                 continue
             ended = _play(task, play, remembered, failed, {"key": key, **fields}, record)
-            played.append(keep(ended) if keep else ended)
+            played.append(keep(ended) if keep and not _is_rejected(ended) else ended)
             failed = failed or (task.task_id if ended.outcome == "infrastructure_error" else "")
             remembered = ended.memory
             if stop.is_set():
@@ -304,16 +304,13 @@ def episodes(
         progress(total=len(tasks), initial=len(done), desc=method or lines.path.stem, unit="episode") as bar,
     ):
         pool = ThreadPoolExecutor(workers)
-
-        def keep(ended: StoredEpisode) -> StoredEpisode:
-            return ended if _is_rejected(ended) else append(ended)
-
         try:
             if at_work is not None:
-                kept = ([[*map(keep, part)] for part in round_] for round_ in at_work(unfinished))
+                keep = partial(map, lambda each: each if _is_rejected(each) else append(each))
+                kept = ([[*keep(part)] for part in round_] for round_ in at_work(unfinished))
                 parts = itertools.chain.from_iterable(kept)
             else:
-                threads = [pool.submit(play_chain, chain, keep) for chain in unfinished]
+                threads = [pool.submit(play_chain, chain, append) for chain in unfinished]
                 parts = (ended.result() for ended in as_completed(threads))
             alike: list[str] = []
             for part in parts:

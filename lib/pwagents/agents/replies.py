@@ -142,5 +142,4 @@ def problem_of(reply: Reply, written: str, kind: ProblemKind, message: str) -> A
 
 
 def _kept(reply: Reply) -> dict[str, Any]:
-    """Return what an action keeps of its reply, whatever the reply says."""
     return {"usage": reply.usage, "beside": reply.beside}

@@ -15,11 +15,11 @@ from pwagents.words import read_yaml
 MOST_TOKENS = 10**8  # of a call; an endpoint that reports more is not believed
 _REASONS = read_yaml(__package__, "answers.yaml")
 _FINISH_REASONS = {"": "stop", **{word: reason for reason, words in _REASONS.items() for word in words}}
-_TEXTS = ("text", "output_text", "refusal")  # types of the parts of a content
-_THOUGHTS = ("thinking", "reasoning")
-# The fields that are read here. Others are between a server and itself.
-_READ = {"role", "content", "refusal", "tool_calls", "function_call", "id", "type", "index", "function"}
-_READ |= {"name", "arguments"}
+_THOUGHTS = ("thinking", "reasoning")  # types of a content's parts
+# The fields that are read here, and values that say nothing. All else is between a server and itself.
+_READ = ("role", "content", "refusal", "tool_calls", "function_call")
+_READ += ("id", "type", "index", "function", "name", "arguments")
+_EMPTY = (None, [], {})
 
 
 def read_answer(
@@ -72,7 +72,11 @@ def read_answer(
             raise ValueError("nothing is there")
         if known in ("stop", "tool_calls"):
             known = "tool_calls" if calls else "stop"
-        said = {"text": text, "thought": thought, "beside": _beside(server, message, *listed[:1])}
+        call = listed[0] if listed else {}
+        levels = message, call, call.get("function") or {}
+        levels = [{k: v for k, v in each.items() if k not in _READ and v not in _EMPTY} for each in levels]
+        beside = json.dumps([server, *levels]) if any(levels) else ""
+        said = {"text": text, "thought": thought, "beside": beside}
         reply = Reply(**said, tool_calls=tuple(calls), finish_reason=known)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError):
         text = one_line(written.decode("utf-8", "replace"), secrets)
@@ -90,25 +94,11 @@ def read_answer(
     return reply.model_copy(update={"usage": usage})
 
 
-def _beside(server: str, message: Mapping[str, Any], call: Mapping[str, Any] = {}) -> str:
-    """Return as JSON what is not read here of a message, of its first call, and of that call's function."""
-    levels, parts = (message, call, call.get("function") or {}), message.get("content")
-    beside = [
-        {k: v for k, v in each.items() if k not in _READ and v not in (None, [], {})} for each in levels
-    ]
-    if isinstance(parts, list):
-        thoughts = [p for p in parts if isinstance(p, dict) and p.get("type", "text") not in _TEXTS]
-        beside[0] |= {"content": thoughts} if thoughts else {}
-    return json.dumps([server, *beside]) if any(beside) else ""
-
-
-def give_back(
-    messages: Sequence[Message], server: str, taken: Mapping[str, Any]
-) -> tuple[list[Message], set[str]]:
+def give_back(messages: Sequence[Message], server: str, taken: Mapping) -> tuple[list[Message], set[str]]:
     """Return messages with what this server put beside them, and the names of its fields.
 
-    Some servers refuse a turn that lacks what they put beside it (a signature, a thought). What another
-    server put there is left out, and so is what this one does not take, a field that is None in ``taken``.
+    Some servers refuse a turn without it. What another server put there is left out, and so is what this one
+    writes and does not take: a field that is None in ``taken``.
     """
     given, names = [], set[str]()
     for message in messages:
@@ -117,15 +107,11 @@ def give_back(
         if sender == server:
             said, call, function = ({k: v for k, v in each.items() if taken.get(k, k)} for each in levels)
             names.update(said, call, function)
-            if thoughts := said.pop("content", []):
-                text = [{"type": "text", "text": message["content"]}] if message["content"] else []
-                message["content"] = thoughts + text
-            message |= said
-            for first in message.get("tool_calls", ())[:1]:
-                first = first | call | {"function": first["function"] | function}
-                message["tool_calls"] = [first, *message["tool_calls"][1:]]
+            if calls := message.get("tool_calls"):  # the one that was made
+                calls = [each | call | {"function": each["function"] | function} for each in calls]
+            message |= said | ({"tool_calls": calls} if calls else {})
         given.append(message)
-    return given, names - {"content"}
+    return given, names
 
 
 def read_json(written: bytes, secrets: tuple[str, ...]) -> Any:
@@ -139,7 +125,7 @@ def read_json(written: bytes, secrets: tuple[str, ...]) -> Any:
         return text
 
 
-def _said(content: Any, types: Collection[str] = _TEXTS) -> str:
+def _said(content: Any, types: Collection[str] = ("text", "output_text", "refusal")) -> str:
     """Return the text of a message's content; some endpoints send it in parts, each of a type."""
     if content is None or isinstance(content, str):
         return content or "" if "text" in types else ""

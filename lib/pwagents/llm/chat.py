@@ -14,8 +14,7 @@ from pwagents.llm.parts import ToolCall, Written, part, utf8
 from pwagents.progress import progress
 from pwagents.schema import Record, Usage
 
-# In OpenAI's chat format: role, content, tool_calls, tool_call_id; and what :class:`Reply` calls beside.
-Message = dict[str, Any]
+Message = dict[str, Any]  # in OpenAI's chat format, and with what :class:`Reply` calls beside
 Tool = dict[str, Any]  # in OpenAI's format, as pwagents.shop.environment.tool_schemas makes them
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
 
@@ -98,8 +97,8 @@ def alternating(messages: Sequence[Message]) -> list[Message]:
     turns: list[Message] = []
     for message in messages:
         last = turns[-1] if turns else {}
-        is_talk = not {"tool_calls", "tool_call_id"} & (last.keys() | message.keys())
-        if is_talk and last.get("role") == message["role"]:
+        names = last.keys() | message.keys()
+        if last.get("role") == message["role"] and not names & {"tool_calls", "tool_call_id"}:
             text = "\n\n".join(filter(None, [last["content"], message["content"]]))
             turns[-1] = {**last, **message, "content": text}
         else:

@@ -53,11 +53,7 @@ def dropped_by_template(tokenizer: "PreTrainedTokenizerBase") -> list[str]:
 
 
 def read_tokenizer(folder: Path | str) -> "PreTrainedTokenizerBase":
-    """Return the tokenizer in a folder, or of an adapter without one that of its base model.
-
-    Raises:
-        DataError: it cannot be read, or wants code of its own.
-    """
+    """Return the tokenizer in a folder, else its adapter's base's; a DataError if it cannot be read."""
     from transformers import AutoTokenizer
 
     folder = Path(folder)

@@ -116,12 +116,11 @@ class OpenAIModel(ChatModel):
             messages, names = give_back(messages, self._server, self._names)
             body = {"model": self.name, "messages": messages, **sampling}
             sent = dict.fromkeys(names) | sampling
-            given = sum(len(message.get("beside", "")) for message in request.messages)
             if request.tools:
                 body["tools"] = request.tools
             try:
                 with self.limiter.slot():
-                    reply = self.budget.pay(partial(self._attempt, body, sent, given))
+                    reply = self.budget.pay(partial(self._attempt, body, sent))
                 self._answers = True
                 return reply
             except Failure as failure:
@@ -151,7 +150,7 @@ class OpenAIModel(ChatModel):
             )
         return noted
 
-    def _attempt(self, body: dict[str, Any], sent: dict[str, Any], given: int) -> Reply:
+    def _attempt(self, body: dict[str, Any], sent: dict[str, Any]) -> Reply:
         import openai
         from httpx2 import Response
 
@@ -168,20 +167,19 @@ class OpenAIModel(ChatModel):
             raise Failure("congested", "no answer in time") from None
         except openai.APIConnectionError as error:
             reason = str(error.__cause__ or "") or type(error.__cause__ or error).__name__
-            place = urlsplit(self.base_url)
-            through = " through the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY" * bool(
-                proxy_of(self.base_url)
+            proxy = (
+                "via the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY " if proxy_of(self.base_url) else ""
             )
-            port = place.port or (443 if place.scheme == "https" else 80)
-            text = f"no connection to port {port}{through} ({reason})"
+            port = urlsplit(self.base_url).port or (443 if self.base_url.startswith("https") else 80)
+            text = f"no connection to port {port} {proxy}({reason})"
             if "CERTIFICATE" in reason:
                 text += "; SSL_CERT_FILE names the file of certificates to trust"
             raise Failure("refused" if _NEVER.search(reason) else "later", text) from None
         reply = read_answer(answer.content, self._secrets, self.name, len(content), sent, self._server)
         n_tokens = reply.usage.prompt_tokens
-        length = len(content) - given  # of its own earlier thoughts it may count none
-        if length > max(LONG_PROMPT, BYTES_A_TOKEN * n_tokens, *(self._cut or ())):
-            self._cut = length, n_tokens
+        is_long = len(content) > max(LONG_PROMPT, BYTES_A_TOKEN * n_tokens, *(self._cut or ()))
+        if is_long and None not in sent.values():  # of its own earlier thoughts a server may count none
+            self._cut = len(content), n_tokens
         return reply
 
     def _learn(self, failure: Failure, alternates: bool) -> bool:

@@ -226,7 +226,8 @@ class Environment:
         self.allowed = (*FUNCTION_OF.values(), "respond", "stop") + ((DETAILS_FUNCTION,) if details else ())
         self.end: End | None = None
         self.similarities: list[float] = []  # of published reviews with the real one
-        self.answers: dict[int, UserReply] = {}  # of the user, by the step
+        self.user_usage: Usage | None = None
+        self.user_beside: dict[int, str] = {}  # by the step: no agent may read a user's thoughts
         # The agent is given user and instruction, and what a review is to be about (PersonalWAB).
         text, product = f"User {task.user_id}: {task.instruction}", None
         if task.type == "review":
@@ -253,7 +254,7 @@ class Environment:
         if self.end is not None:
             raise RuntimeError(f"task {self.task.task_id} has ended; begin another one")
         name, error, kind = action.name, "", ""
-        self.answers.pop(place := len(self.state.session), None)
+        self.user_usage = None
         if action.problem:
             error, kind = action.problem, action.problem_kind
         elif name not in self.allowed:
@@ -271,8 +272,7 @@ class Environment:
                 where = ".".join(map(str, first["loc"])) or "arguments"
                 error, kind = " ".join(f"{name}: {where}: {first['msg']}".split()), "wrong_arguments"
         observation = Observation(text=f"Error: {error}") if error else observation
-        usage = self.answers[place].usage if place in self.answers else None
-        answer = {"error": error, "error_kind": kind, "user_usage": usage}
+        answer = {"error": error, "error_kind": kind, "user_usage": self.user_usage}
         step = Step(action=action, observation=observation, **answer)
 
         # The contextual profile follows the step; if it changes, the agent reads it with the observation.
@@ -314,11 +314,9 @@ class Environment:
         """The episode so far; one that has not ended counts as cut off."""
         task = self.task.model_dump(include={"task_id", "user_id", "type", "target"})
         ending = {"similarities": tuple(self.similarities), "end": self.end or "cut_off"}
-        # What a model thought as the user is no agent's business.
-        beside = {i: {"user_beside": answer.beside} for i, answer in self.answers.items()}
         steps = enumerate(self.state.session)
-        steps = tuple(step.model_copy(update=beside[i]) if i in beside else step for i, step in steps)
-        return Trajectory(**task, **ending, steps=steps)
+        steps = (s.model_copy(update={"user_beside": self.user_beside.get(i, "")}) for i, s in steps)
+        return Trajectory(**task, **ending, steps=tuple(steps))
 
 
 def run_episode(
@@ -408,7 +406,8 @@ def respond(environment, content: Text) -> Observation:
     if environment.user is None:
         return Observation(text="Nobody answers.")
     reply = environment.user(environment.task, environment.trajectory.steps, content)
-    environment.answers[len(environment.state.session)] = reply
+    environment.user_usage = reply.usage
+    environment.user_beside[len(environment.state.session)] = reply.beside
     return Observation(text=reply.text)
 
 
