@@ -231,6 +231,10 @@ def answered(kind, status):
     return kind(f"status {status}", response=httpx2.Response(status, request=REQUEST), body=None)
 
 
+BUSY = [("code", 503), ("status", 529), ("response", SimpleNamespace(status=HTTPStatus.BAD_GATEWAY))]
+MISTAKES = [("code", "rate_limit"), ("status", 422), ("status_code", 50001)]
+
+
 def status(name, value):
     """Return an error with one field, as clients of endpoints have them."""
     error = RuntimeError("busy")
@@ -250,15 +254,10 @@ def caused_by(cause):
         (caused_by(ConnectionError("refused")), True),
         (caused_by(answered(openai.RateLimitError, 429)), True),
         (answered(openai.BadRequestError, 400), False),
-        (HTTPError("http://x", 503, "busy", {}, None), True),
-        (HTTPError("http://x", 404, "no", {}, None), False),
-        (status("code", 503), True),
-        (status("code", "rate_limit_exceeded"), False),
-        (status("code", HTTPStatus.SERVICE_UNAVAILABLE), True),
-        (status("status", 529), True),
-        (status("status", 422), False),
-        (status("response", SimpleNamespace(status=502)), True),
-        (caused_by(caused_by(status("http_status", 429))), True),
+        *((status(name, value), True) for name, value in BUSY),
+        *((status(name, value), False) for name, value in MISTAKES),
+        *((HTTPError("http://x", code, "no", {}, None), code == 503) for code in (503, 404)),
+        (caused_by(caused_by(status("http_status", "429"))), True),
         (answered(openai.AuthenticationError, 401), False),
         (ValueError("no price"), False),
     ],
