@@ -62,6 +62,8 @@ def load_agent(text: str) -> Any:
     from pwagents.evaluation.own_agent import place_of
 
     match = re.fullmatch(r"(.+\.py):([A-Za-z_]\w*)", text)
+    if not match and re.search(r"\.py(:|\Z)", text):
+        raise SettingsError(f"agent {text}: found no NAME of a function or class; expected FILE.py:NAME")
     if not match:
         return text
     file, name = Path(match[1]), match[2]

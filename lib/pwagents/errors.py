@@ -35,7 +35,9 @@ class StaysHere(Exception):
     """What is to be pickled belongs to this process, so what holds it runs here; the message says why."""
 
 
-_UNREACHABLE = ("APIConnectionError", "APITimeoutError")  # of the official clients
+# Of clients of endpoints: errors that are no OSError, and fields that hold an answer's status.
+_UNREACHABLE = ("APIConnectionError", "APITimeoutError", "RemoteProtocolError", "ServerDisconnectedError")
+_STATUS = ("status_code", "status", "code", "http_status")
 
 
 def is_outage(error: BaseException) -> bool:
@@ -44,9 +46,21 @@ def is_outage(error: BaseException) -> bool:
     Clients of endpoints raise errors of their own, from an OSError or with a status. They are recognized
     without importing any client.
     """
-    response = getattr(error, "response", None)
-    status = getattr(error, "status_code", None) or getattr(response, "status_code", None)
-    is_busy = isinstance(status, int) and (status in (408, 409, 429) or status >= 500)
-    if is_busy or isinstance(error, OSError) or type(error).__name__ in _UNREACHABLE:
+    holders = error, getattr(error, "response", None)
+    found = [str(getattr(holder, name, "")) for holder in holders for name in _STATUS]
+    statuses = [int(text) for text in found if text.isdecimal()]
+    if any(status in (408, 409, 429) or 500 <= status < 600 for status in statuses):
         return True
-    return error.__cause__ is not None and is_outage(error.__cause__)
+    # Where there is a status, it decides: several clients make each of their errors an OSError.
+    if not statuses and (isinstance(error, OSError) or type(error).__name__ in _UNREACHABLE):
+        return True
+    return error.__cause__ not in (None, error) and is_outage(error.__cause__)
+
+
+def describe(error: BaseException) -> str:
+    """Return an error's class and message, which any file can hold and which may not be readable at all."""
+    try:
+        text = str(error)
+    except Exception as unreadable:
+        text = f"(its message raises {type(unreadable).__name__})"
+    return f"{type(error).__name__}: {text}".encode("utf-8", "replace").decode()

@@ -36,14 +36,14 @@ from pydantic import Field
 
 from pwagents import engine, portable
 from pwagents.code import hash_of, hashes_of, require_loaded
-from pwagents.errors import DataError, InfrastructureError, NotEvaluableError, is_outage
+from pwagents.errors import DataError, InfrastructureError, NotEvaluableError, describe, is_outage
 from pwagents.files import append_line, damage, open_line, open_lines, seal, seal_line, sync, write_aside
 from pwagents.progress import count, progress
 from pwagents.schema import Outcome, Record, TaskType, Trajectory
 
 KEY = "made_from.json"
 LIBRARIES = ("torch", "transformers", "trl")  # other versions may give other weights
-ALIKE = 3  # infrastructure errors of one kind, one after another, after which a run pauses
+ALIKE = 3  # failures of one kind, one after another, after which a run pauses
 _WAITS = "waits for task"
 _START = b'{"key":'  # of every line
 Facts = Mapping[str, Any]
@@ -75,6 +75,7 @@ def made(
     Raises:
         TypeError, ValueError: ``facts`` is no JSON.
         DataError: it is not there or damaged, and nothing may be made.
+        InfrastructureError: the disk is full.
         StaleCodeError: a module of "code" was edited after it had been loaded.
     """
     facts, hashes = with_code(facts)
@@ -99,7 +100,12 @@ def made(
         if not folder.exists():
             require_loaded(hashes)
             part.mkdir(exist_ok=True)
-            make(part)
+            try:
+                make(part)
+            except Exception as error:  # libraries have errors of their own, which name no file
+                if "No space left on device" in str(error):
+                    raise InfrastructureError(f"{part}: {describe(error)}") from error
+                raise
             write_aside(part / KEY, json.dumps(facts, sort_keys=True, ensure_ascii=False, indent=2) + "\n")
             seal(part)
             require_loaded(hashes)
@@ -261,7 +267,7 @@ def episodes(
         DataError: a line of the file is corrupt, two tasks share an id, facts are not plain JSON values,
             or, with ``stored_only``, episodes are missing.
         InfrastructureError: an episode could not be played, or three in a row met the same failure, such as
-            an endpoint that is down. All others are stored.
+            an endpoint that is down or rejects all that is asked in the same words. All others are stored.
         RuntimeError: another process is writing to the file, or ``play`` failed; names the task.
         StaleCodeError: a module of "code" was edited after it had been loaded.
     """
@@ -301,7 +307,7 @@ def episodes(
                 remembered = done[key]
                 continue
             ended = _play(task, play, remembered, failed, {"key": key, **fields}, record)
-            played.append(keep(ended) if keep else ended)
+            played.append(keep(ended) if keep and not _is_rejected(ended) else ended)
             failed = failed or (task.task_id if ended.outcome == "infrastructure_error" else "")
             remembered = ended.memory
             if stop.is_set():
@@ -320,7 +326,8 @@ def episodes(
         pool = ThreadPoolExecutor(workers)
         try:
             if at_work is not None:
-                kept = ([[*map(append, part)] for part in round_] for round_ in at_work(unfinished))
+                keep = partial(map, lambda each: each if _is_rejected(each) else append(each))
+                kept = ([[*keep(part)] for part in round_] for round_ in at_work(unfinished))
                 parts = itertools.chain.from_iterable(kept)
             else:
                 threads = [pool.submit(play_chain, chain, append) for chain in unfinished]
@@ -331,14 +338,17 @@ def episodes(
                 records |= {each.key: each for each in part}
                 bar.update(len(part))
                 for each in part:
-                    if each.outcome != "infrastructure_error":
+                    if each.outcome != "infrastructure_error" and not _is_rejected(each):
                         alike = []
                     elif f"{_WAITS} " not in each.message:
-                        alike.append(each.message)
+                        alike.append(each.message or each.trajectory.message)
                 # Words with a digit name a request, a time, an attempt.
                 if len(alike) >= ALIKE and len({re.sub(r"\S*\d\S*", "", m) for m in alike[-ALIKE:]}) == 1:
                     message = f"paused after {ALIKE} failures alike, the last: {alike[-1]}"
                     raise InfrastructureError(f"{message}; what was finished is stored: run again to go on")
+            # Three rejections alike are no result of a model, so none is kept before the run has ended well.
+            rejected = [each for key, each in records.items() if key not in done and _is_rejected(each)]
+            records |= {each.key: each for each in pool.map(append, rejected)}
         finally:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -401,9 +411,9 @@ def _play(
         if trajectory.task_id != task.task_id:
             raise ValueError(f"play returned the trajectory of task {trajectory.task_id}")
     except NotEvaluableError as error:
-        outcome, message = "not_evaluable", str(error)
+        outcome, message = "not_evaluable", describe(error)
     except Exception as error:
-        what = f"{type(error).__name__}: {error}"
+        what = describe(error)
         if not (isinstance(error, InfrastructureError) or is_outage(error)):
             raise RuntimeError(f"task {task.task_id}: {what}") from error
         outcome, message, after = "infrastructure_error", what, None
@@ -424,6 +434,11 @@ def _tell_other_models(method: str, stored: Sequence[StoredEpisode], served: Map
                 f"{method}: of {model} the endpoint said something else when {len(others):,} of the episodes "
                 f"were stored ({'; '.join(changes)}). Another model there needs another players.endpoint."
             )
+
+
+def _is_rejected(each: StoredEpisode) -> bool:
+    """Return whether an endpoint refused a request of this episode for a reason of its own."""
+    return (each.message or getattr(each.trajectory, "message", "")).startswith("RejectedError: ")
 
 
 def _require_played(records: list[StoredEpisode]) -> list[StoredEpisode]:

@@ -54,7 +54,7 @@ def test_a_profile_that_cannot_be_read_or_is_refused_is_counted_and_changes_noth
         raise NotEvaluableError("the prompt is too long")
 
     trajectory, profile = play_one(ScriptedModel(refuse), task_of["search"], PROFILE)
-    assert (trajectory.end, trajectory.message) == ("refused", "the prompt is too long")
+    assert (trajectory.end, trajectory.message) == ("refused", "NotEvaluableError: the prompt is too long")
     assert profile == PROFILE | {"unread": 1}
 
 

@@ -21,24 +21,35 @@ from pwagents.users.llm import LlmUser
 from ..llm.server import Answer, completion
 
 KEY = "sk-secret-of-the-test-0123456789"
+# Half a surrogate pair has no UTF-8 form, and infinity is no JSON.
+BESIDE = {"signature": {"of": ["\ud83d", 1e999, 0]}, "empty": [], "none": None}
 RUNS = {"RecMind": "single_turn", "Reflection": "multi_turn", "ChatShop": "multi_turn"}
 
 
 def model_answer(body):
-    """A model that searches for the last words it heard, in either format, once, then asks, then stops."""
+    """A model that searches for the last words it heard, in either format, once, then asks twice, then stops.
+
+    Its server wants back what it puts beside each thought, call and function.
+    """
+    for message in body["messages"]:
+        said = [message] * (message["role"] == "assistant")
+        for each in [*said, *(x for call in message.get("tool_calls", ()) for x in (call, call["function"]))]:
+            if each.get("signature") != {"of": ["?", None, 0]}:
+                return Answer({"error": {"message": "Unsigned"}}, 400)
     last = next(m["content"] for m in reversed(body["messages"]) if m["role"] in ("user", "tool"))
     turns = sum(m["role"] == "assistant" for m in body["messages"])
     words = " ".join(str(last).split()[-12:])
-    calls = [("search_product_by_query", {"query": words}), ("respond", {"content": "Which brand?"})]
-    name, arguments = calls[turns] if turns < 2 else ("stop", {})
+    asks = [("respond", {"content": question}) for question in ("Which brand?", "Which size?")]
+    calls = [("search_product_by_query", {"query": words}), *asks]
+    name, arguments = calls[turns] if turns < 3 else ("stop", {})
     if "tools" not in body:
         text = f"Thought:\nhm\nAction:\n{name}\nArguments:\n{json.dumps(arguments)}"
-        return {"role": "assistant", "content": text}
+        return {"role": "assistant", "content": text, **BESIDE}
     offered = {tool["function"]["name"] for tool in body["tools"]}
     name = name if name in offered else sorted(offered & set(FUNCTION_OF.values()))[0]
     text = "{broken" if len(words) % 7 == 0 else json.dumps(arguments)
-    call = {"id": "c", "type": "function", "function": {"name": name, "arguments": text}}
-    return {"role": "assistant", "content": None, "tool_calls": [call]}
+    call = {"id": "c", "type": "function", "function": {"name": name, "arguments": text, **BESIDE}}
+    return {"role": "assistant", "content": None, "tool_calls": [call | BESIDE], **BESIDE}
 
 
 class Shaken:
@@ -50,7 +61,10 @@ class Shaken:
     def __call__(self, body):
         self.calls[str(body)] += 1
         draw = random.Random(f"{body} {self.calls[str(body)]}")
-        whole = json.dumps(completion(model_answer(body), json.dumps(body["messages"])))
+        answer = model_answer(body)
+        if isinstance(answer, Answer):
+            return answer
+        whole = json.dumps(completion(answer, json.dumps(body["messages"])))
         if draw.random() > 0.2:
             return Answer(whole)
         self.n_failed += 1

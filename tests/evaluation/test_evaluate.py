@@ -279,19 +279,33 @@ def test_a_refusal_of_the_agents_model_scores_0(play):
 
     refused = play(refusing, tasks=3).records
     ends = {(r.outcome, r.trajectory.end, grade(r.trajectory).result_final) for r in refused}
-    assert ends == {("scored", "refused", 0)} and refused[0].trajectory.message == "content filter"
+    assert ends == {("scored", "refused", 0)} and refused[0].trajectory.message.endswith(": content filter")
 
 
-def test_an_error_on_some_tasks_scores_0_with_its_reason_and_loses_no_other(play):
+class Unreadable(Exception):
+    def __str__(self):
+        raise KeyError("text")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (SystemExit("no"), "SystemExit: no"),
+        (ValueError("half \ud83d"), "ValueError: half ?"),
+        (Unreadable(), "Unreadable: (its message raises KeyError)"),
+    ],
+)
+def test_an_error_on_some_tasks_scores_0_with_its_reason_and_loses_no_other(play, error, told):
     def flawed(state):
-        is_wrong = state.session and "the" not in state.instruction
-        return sys.exit("no") if is_wrong else search(state)
+        if state.session and "the" not in state.instruction:
+            raise error
+        return search(state)
 
     done = play(flawed)
     failed = [record for record in done.records if record.trajectory.end == "error"]
     assert 0 < len(failed) < 6
     assert f"{len(failed)} of 6 tasks ended in an error of the agent and count as 0" in done.note
-    assert "SystemExit: no (test_evaluate.py, line " in done.note
+    assert f"{told} (test_evaluate.py, line " in done.note
     assert all(r.outcome == "scored" and len(r.trajectory.steps) == 1 for r in failed)
     assert all(grade(r.trajectory).function_accuracy == grade(r.trajectory).result_final == 0 for r in failed)
     assert all(r.trajectory.end == "steps" for r in done.records if r not in failed)
@@ -346,6 +360,8 @@ def test_the_folder_of_a_trained_model_plays(play, tmp_path, monkeypatch):
     ("given", "message"),
     [
         ({"agent": "https://my.server/act"}, r"agent: model 'https://my.server/act'; expected .*openai:NAME"),
+        ({"agent": patient, "output_dir": __file__}, "output_dir: no folder can be made there .*File exists"),
+        ({"agent": patient, "output_dir": f"{__file__}/x"}, "output_dir: no folder .*Not a directory"),
         ({"agent": patient, "track": "both"}, "track is 'both'; expected one of single_turn, multi_turn"),
         ({"agent": patient, "tasks": -1}, "tasks: found -1; expected a number"),
         ({"agent": patient, "plya": {"max_tasks": 5}}, "plya: no such setting; did you mean 'play'"),
@@ -354,7 +370,7 @@ def test_the_folder_of_a_trained_model_plays(play, tmp_path, monkeypatch):
 )
 def test_wrong_arguments_are_refused_before_any_work(tmp_path, given, message):
     with pytest.raises(SettingsError, match=message):
-        evaluate(output_dir=tmp_path, **given)
+        evaluate(**{"output_dir": tmp_path} | given)
     assert not list(tmp_path.iterdir())
 
 
@@ -396,6 +412,12 @@ def run(tmp_path, monkeypatch, capsys):
         ("my_agent.py:agent", TINY, ""),
         ("my_agent.py:broken", TINY, "my_agent.py, line 10)"),
         ("none.py:agent", TINY, "found no file none.py; expected FILE.py:NAME"),
+        (
+            "my_agent.py",
+            TINY,
+            "agent my_agent.py: found no NAME of a function or class; expected FILE.py:NAME",
+        ),
+        ("my_agent.py:", TINY, "expected FILE.py:NAME"),
         ("my_agent.py:nobody", TINY, "found no 'nobody' in my_agent.py, but "),
         ("my_agent.py:agent", [1], "changes: found a list; expected names and values"),
     ],

@@ -117,6 +117,26 @@ def test_what_an_endpoint_will_not_take_is_learned_by_all_threads_and_told(serve
     assert all(each in model.note() for each in told)
 
 
+@pytest.mark.parametrize("row", CIRCUMSTANCES["beside"].values(), ids=CIRCUMSTANCES["beside"])
+def test_what_a_server_puts_beside_a_turn_goes_back_to_it_alone(server, model, chat_server, row):
+    said, back, unwanted = row
+    calls = {"tool_calls": [{"id": "c", "function": {"name": "s"}}]} if "tool_calls" in back else {}
+    plain = {"role": "assistant", "content": "Hm."} | calls
+    server.then(completion({"role": "assistant", "content": "Hm."} | said))
+    turn = [*HI, plain | {"beside": model.complete(HI, [TOOL]).beside}]
+    other = chat_server()  # whose model has the same name
+    for each, got in ((other, plain), (server, plain | back)):
+        OpenAIModel("gpt-4o-mini", each.url).complete(turn)
+        assert each.bodies[-1]["messages"] == [*HI, got]
+
+    # What it then refuses, in whatever words, is left out from then on, and this is told.
+    server.reply = lambda b: (
+        Answer(refusal(unwanted), 400) if plain not in b["messages"] else default_reply(b)
+    )
+    for _ in range(2 * bool(unwanted)):
+        assert model.complete(turn) and "was sent no reasoning" in model.notes()[0]
+
+
 def test_a_server_that_cuts_prompts_is_told(server, model):
     for size in (100, 40_000):
         server.then(completion({"content": "a"}, prompt="a" * 1024))

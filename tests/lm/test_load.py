@@ -41,11 +41,17 @@ def test_a_model_that_is_not_whole_is_refused_in_one_line(models, tmp_path, name
         read_model(folder, torch.float32)
 
 
-def test_a_moved_adapter_finds_its_base_beside_it_and_a_lonely_one_names_it(models, tmp_path):
+def test_a_moved_adapter_finds_its_base_beside_it_and_its_tokenizer_and_a_lonely_one_names_it(
+    models, tmp_path
+):
     ask = [{"role": "user", "content": "red mug"}]
     before = LocalModel(models / "dpo").complete(ask, max_tokens=5, temperature=0.0).text
     moved = shutil.copytree(models, tmp_path / "elsewhere")
     assert LocalModel(moved / "dpo").complete(ask, max_tokens=5, temperature=0.0).text == before
+    alone = shutil.copytree(models, tmp_path / "alone") / "dpo"  # as peft saves it: no tokenizer
+    for file in {*alone.iterdir()} - {*alone.glob("adapter*")}:
+        file.unlink()
+    assert LocalModel(alone).complete(ask, max_tokens=5, temperature=0.0).text == before
     # Its name, by which stored replies are found, does not tell where the base lies.
     config, names = json.loads((moved / "dpo" / ADAPTER).read_text()), []
     for base in ("other", "base"):

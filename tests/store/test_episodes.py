@@ -11,6 +11,9 @@ import time
 from collections import Counter
 from contextlib import nullcontext
 from functools import partial
+from http import HTTPStatus
+from types import SimpleNamespace
+from urllib.error import HTTPError
 
 import httpx2
 import numpy as np
@@ -20,6 +23,7 @@ import pytest
 from pwagents import engine
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError, is_outage
 from pwagents.files import seal_line
+from pwagents.llm.failures import RejectedError
 from pwagents.progress import counts
 from pwagents.results.episodes import count_outcomes, records_frame
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory, Usage
@@ -268,6 +272,17 @@ def answered(kind, status):
     return kind(f"status {status}", response=httpx2.Response(status, request=REQUEST), body=None)
 
 
+BUSY = [("code", 503), ("status", 529), ("response", SimpleNamespace(status=HTTPStatus.BAD_GATEWAY))]
+MISTAKES = [("code", "rate_limit"), ("status", 422), ("status_code", 50001)]
+
+
+def status(name, value):
+    """Return an error with one field, as clients of endpoints have them."""
+    error = RuntimeError("busy")
+    setattr(error, name, value)
+    return error
+
+
 def caused_by(cause):
     error = ValueError("no answer")
     error.__cause__ = cause
@@ -280,6 +295,10 @@ def caused_by(cause):
         (caused_by(ConnectionError("refused")), True),
         (caused_by(answered(openai.RateLimitError, 429)), True),
         (answered(openai.BadRequestError, 400), False),
+        *((status(name, value), True) for name, value in BUSY),
+        *((status(name, value), False) for name, value in MISTAKES),
+        *((HTTPError("http://x", code, "no", {}, None), code == 503) for code in (503, 404)),
+        (caused_by(caused_by(status("http_status", "429"))), True),
         (answered(openai.AuthenticationError, 401), False),
         (ValueError("no price"), False),
     ],
@@ -336,6 +355,30 @@ def test_three_failures_alike_pause_a_run_and_what_was_finished_is_stored(store,
         play_tasks(make_tasks(5), down, store)
     assert {"t0", "t1", "t2"} <= {*stored_ids(store)}
     assert on == "threads" or len(stored_ids(store)) == 5
+
+
+@pytest.mark.parametrize("on", ["threads", "cluster"])
+@pytest.mark.parametrize("who", ["agent", "user"])
+def test_three_rejections_alike_pause_a_run_with_none_stored_and_fewer_are_results(
+    store, monkeypatch, on, who
+):
+    def reject(task, few=False):
+        if task.task_id == "t0" or (few and task.task_id == "t3"):
+            return solve(task)
+        refusal = RejectedError(f"HTTP 400: unsigned, request {task.task_id}")
+        if who == "user":
+            raise refusal
+        ended = {"end": "refused", "message": f"RejectedError: {refusal}"}
+        return solve(task).model_copy(update=ended)
+
+    if on == "cluster":
+        give_back_all_at_once(monkeypatch)
+    with pytest.raises(InfrastructureError, match=r"paused after 3 failures alike.* unsigned, request"):
+        play_tasks(make_tasks(6), reject, store, workers=3)
+    assert stored_ids(store) == ["t0"]
+    for n in (6, 7):
+        played = play_tasks(make_tasks(n), partial(reject, few=True), store)
+        assert play_tasks(make_tasks(n), never, store) == played and len(stored_ids(store)) == n
 
 
 @pytest.mark.parametrize("workers", [1, 3])

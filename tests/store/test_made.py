@@ -1,5 +1,6 @@
 """Kept work is made once for what it follows from, whole or not at all, and goes on where it was killed."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -7,6 +8,7 @@ import signal
 import time
 
 import pytest
+from safetensors import SafetensorError
 
 from pwagents.errors import DataError
 from pwagents.files import damage
@@ -40,12 +42,24 @@ def test_the_same_key_is_made_once_and_another_beside_it(tmp_path, monkeypatch):
         made(tmp_path, "sft", NONE | {"settings": object()}, writes("three", names))
 
 
-def test_what_failed_is_not_there_and_is_gone_on_with(tmp_path):
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (RuntimeError("no memory"), r"\Ano memory\Z"),
+        # As it comes from safetensors and numpy: neither names the file.
+        (
+            SafetensorError("I/O error: No space left on device (os error 28)"),
+            r"/\.sft-\w+\.part: SafetensorError: ",
+        ),
+        (OSError(errno.ENOSPC, "No space left on device"), r"/\.sft-\w+\.part: OSError: "),
+    ],
+)
+def test_what_failed_is_not_there_and_is_gone_on_with(tmp_path, error, told):
     def fails(folder):
         (folder / "checkpoint").write_text("half way")
-        raise RuntimeError("no memory")
+        raise error
 
-    with pytest.raises(RuntimeError, match="no memory"):
+    with pytest.raises(RuntimeError, match=told):
         made(tmp_path, "sft", NONE, fails)
     assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from pwagents.agents.memory import Entry
-from pwagents.llm.chat import Message
+from pwagents.llm.chat import Message, assistant
 from pwagents.llm.fence import fence
 from pwagents.llm.prompts import fill
 from pwagents.schema import Product, Step
@@ -74,11 +74,6 @@ def user(content: str) -> Message:
     return {"role": "user", "content": content}
 
 
-def assistant(content: str) -> Message:
-    """Return a message of the model's own."""
-    return {"role": "assistant", "content": content}
-
-
 def task_text(state: BeliefState) -> str:
     """Return the first observation, the product in it (if any) fenced."""
     if state.product is None:
@@ -101,16 +96,16 @@ def call_messages(i: int, step: Step) -> list[Message]:
     action, answer = step.action, answer_text(step)
     # No call was made, so none may be shown: providers refuse a tool's answer without one.
     if action.problem:
-        return [assistant(action.thought or "(nothing)"), user(answer)]
+        return [assistant(action.thought or "(nothing)", action.beside), user(answer)]
     if step.is_talk:
         text = "\n".join(filter(None, [action.thought, action.arguments["content"]]))
-        return [assistant(text), user(answer)]
+        return [assistant(text, action.beside), user(answer)]
     # A model may have called a function that does not exist, by a name that providers refuse to be sent.
     name = re.sub(r"[^\w-]", "_", action.name, flags=re.ASCII)[:64] or "_"
     function = {"name": name, "arguments": json.dumps(action.arguments)}
     call = {"id": f"call{i:05}", "type": "function", "function": function}
     return [
-        {**assistant(action.thought), "tool_calls": [call]},
+        {**assistant(action.thought, action.beside), "tool_calls": [call]},
         {"role": "tool", "tool_call_id": call["id"], "content": answer},
     ]
 

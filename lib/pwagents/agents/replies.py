@@ -32,10 +32,10 @@ def read_call(reply: Reply) -> Action:
             mistake = "they are missing"
         if mistake:
             return problem_of(reply, written, "malformed_json", f"the arguments of {call.name}: {mistake}")
-        return Action(name=call.name, arguments=arguments, thought=reply.text, usage=reply.usage)
+        return Action(name=call.name, arguments=arguments, thought=reply.text, **_kept(reply))
     if not reply.text.strip() or reply.is_cut:
         return problem_of(reply, reply.text, "empty", "the reply is empty")
-    return Action(name="respond", arguments={"content": reply.text}, usage=reply.usage)
+    return Action(name="respond", arguments={"content": reply.text}, **_kept(reply))
 
 
 _NOT_REACT = "the reply must be Thought:, Action: and Arguments:, in this order, each on a line of its own"
@@ -64,7 +64,7 @@ def read_react(reply: Reply) -> Action:
         arguments, mistake = {"content": text}, ""
     if mistake:
         return problem_of(reply, reply.text, "malformed_json", f"the arguments of {name}: {mistake}")
-    return Action(name=name, arguments=arguments, thought=match["thought"].strip(), usage=reply.usage)
+    return Action(name=name, arguments=arguments, thought=match["thought"].strip(), **_kept(reply))
 
 
 def read_published_react(reply: Reply) -> Action:
@@ -78,7 +78,7 @@ def read_published_react(reply: Reply) -> Action:
     arguments, mistake = ({"content": line}, "") if name == "respond" else parse_arguments(line)
     if mistake:
         return problem_of(reply, reply.text, "malformed_json", f"the arguments of {name}: {mistake}")
-    return Action(name=name, arguments=arguments, notes={"reply": reply.text}, usage=reply.usage)
+    return Action(name=name, arguments=arguments, notes={"reply": reply.text}, **_kept(reply))
 
 
 def read_turn(reply: Reply) -> Action:
@@ -138,4 +138,8 @@ def problem_of(reply: Reply, written: str, kind: ProblemKind, message: str) -> A
     """
     if reply.finish_reason == "length":
         kind, message = "cut_off", "the reply was cut off at the token limit before its call was complete"
-    return Action(thought=written, problem=" ".join(message.split()), problem_kind=kind, usage=reply.usage)
+    return Action(thought=written, problem=" ".join(message.split()), problem_kind=kind, **_kept(reply))
+
+
+def _kept(reply: Reply) -> dict[str, Any]:
+    return {"usage": reply.usage, "beside": reply.beside}

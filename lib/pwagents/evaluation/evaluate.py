@@ -27,6 +27,7 @@ from pwagents.errors import SettingsError
 from pwagents.evaluation import own_agent
 from pwagents.evaluation.testbed import Testbed, open_testbed
 from pwagents.files import write_aside
+from pwagents.llm.parts import utf8
 from pwagents.progress import counts
 from pwagents.results.episodes import records_frame
 from pwagents.results.references import with_references
@@ -210,7 +211,7 @@ def _report(bed: Testbed, name: str, records: Sequence[Episode], stored: str = "
         "Preset smoke is small: compare agents with preset laptop." if settings.preset == "smoke" else "",
         *(*_problems(records), bed.models.note()),
     ]
-    note = " ".join(filter(None, notes))
+    note = utf8(" ".join(filter(None, notes)))
 
     # Of names that are written alike each has files of its own; no file system takes 300 letters.
     file = re.sub(r"[^a-zA-Z0-9-]+", "_", name)[:60].strip("_") or "agent"

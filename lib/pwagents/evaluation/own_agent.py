@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError, is_outage
+from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError, describe, is_outage
 from pwagents.schema import Action, Product, Task, Trajectory
 from pwagents.shop.environment import CODE as ENVIRONMENT
 from pwagents.shop.environment import BeliefState, Environment
@@ -49,8 +49,8 @@ class AgentError(Exception):
     def __init__(self, error: BaseException):
         place = place_of(error)
         self.kind = type(error), place
-        message = " ".join(str(error).split())[:300]  # pydantic's take lines
-        super().__init__(f"{type(error).__name__}: {message}{place}")
+        message = " ".join(describe(error).split())[:300]  # pydantic's take lines
+        super().__init__(f"{message}{place}")
 
 
 def place_of(error: BaseException) -> str:
@@ -101,7 +101,8 @@ class _Player:
         try:
             own = self.make()
             for before in memory:
-                own.memory = copy.deepcopy(before or own.memory)
+                with _own_errors():
+                    own.memory = copy.deepcopy(before or own.memory)
             trajectory = environment.play(partial(_act, own))
             return trajectory, _memory_of(own) if memory else None, None
         except AgentError as error:
@@ -197,7 +198,7 @@ def _own_errors() -> Iterator[None]:
     """Distinguish an agent's errors from those of what it needs: an endpoint is down, a model refuses."""
     try:
         yield
-    except (InfrastructureError, NotEvaluableError, OSError):
+    except (InfrastructureError, NotEvaluableError):
         raise
     except (Exception, SystemExit) as error:
         if is_outage(error):  # of an endpoint that the agent asks

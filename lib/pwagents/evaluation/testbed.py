@@ -73,6 +73,10 @@ def open_testbed(
     given = {"preset": preset, "stored_runs_only": False}
     given["output_dir"] = str(output_dir) or f"outputs/evaluate/{preset}"
     settings = load_settings("03_benchmark", {**changes, **given})
+    try:
+        settings.output_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"output_dir: no folder can be made there ({error})") from None
     wanted = settings.play.method_tasks if tasks is None else tasks
     if not isinstance(wanted, int) or wanted < 0:
         raise SettingsError(f"tasks: found {tasks!r}; expected a number, 0 for all")

@@ -2,11 +2,11 @@
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pwagents.llm.budget import cost_usd
-from pwagents.llm.chat import Reply
+from pwagents.llm.chat import Message, Reply
 from pwagents.llm.failures import Failure, one_line, sort_failure, without_secrets
 from pwagents.llm.parts import ToolCall, call_id
 from pwagents.schema import Usage
@@ -16,10 +16,14 @@ MOST_TOKENS = 10**8  # of a call; an endpoint that reports more is not believed
 _REASONS = read_yaml(__package__, "answers.yaml")
 _FINISH_REASONS = {"": "stop", **{word: reason for reason, words in _REASONS.items() for word in words}}
 _THOUGHTS = ("thinking", "reasoning")  # types of a content's parts
+# The fields that are read here, and values that say nothing. All else is between a server and itself.
+_READ = ("role", "content", "refusal", "tool_calls", "function_call")
+_READ += ("id", "type", "index", "function", "name", "arguments")
+_EMPTY = (None, [], {})
 
 
 def read_answer(
-    written: bytes, secrets: tuple[str, ...], model: str, length: int, sent: Mapping[str, Any]
+    written: bytes, secrets: tuple[str, ...], model: str, length: int, sent: Mapping[str, Any], server: str
 ) -> Reply:
     """Return the reply in a chat completion, with what it cost.
 
@@ -27,6 +31,7 @@ def read_answer(
         secrets: the endpoint's, which are removed wherever they stand.
         length: of the request, in bytes.
         sent: the request's sampling parameters.
+        server: who answers; see :func:`give_back`.
 
     Raises:
         Failure: it holds an error, or no reply that can be read.
@@ -48,7 +53,9 @@ def read_answer(
         fields = (message.get(name) for name in ("reasoning_content", "reasoning"))
         thought = thought or next((field for field in fields if isinstance(field, str)), "")
         calls = []
-        for call in filter(None, message.get("tool_calls") or [message.get("function_call")]):
+        older = [{"function": message["function_call"]}] if message.get("function_call") else []
+        listed = [*filter(None, message.get("tool_calls") or older)]
+        for call in listed:
             function = call.get("function", call)
             name = (call["name"] if function is call else function.get("name")) or ""
             arguments = function.get("arguments") or ""
@@ -65,7 +72,12 @@ def read_answer(
             raise ValueError("nothing is there")
         if known in ("stop", "tool_calls"):
             known = "tool_calls" if calls else "stop"
-        reply = Reply(text=text, thought=thought, tool_calls=tuple(calls), finish_reason=known)
+        call = listed[0] if listed else {}
+        levels = message, call, call.get("function") or {}
+        levels = [{k: v for k, v in each.items() if k not in _READ and v not in _EMPTY} for each in levels]
+        beside = json.dumps([server, *levels]) if any(levels) else ""
+        said = {"text": text, "thought": thought, "beside": beside}
+        reply = Reply(**said, tool_calls=tuple(calls), finish_reason=known)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError):
         text = one_line(written.decode("utf-8", "replace"), secrets)
         raise Failure("later", f"the answer is no chat completion: {text}") from None
@@ -80,6 +92,26 @@ def read_answer(
         counts[name] = count if is_likely else -(-size // 3)  # more than tokenizers make of as many bytes
     usage = Usage(calls=1, **counts, usd=cost_usd(model, **counts), parted=int(bool(reply.written)))
     return reply.model_copy(update={"usage": usage})
+
+
+def give_back(messages: Sequence[Message], server: str, taken: Mapping) -> tuple[list[Message], set[str]]:
+    """Return messages with what this server put beside them, and the names of its fields.
+
+    Some servers refuse a turn without it. What another server put there is left out, and so is what this one
+    writes and does not take: a field that is None in ``taken``.
+    """
+    given, names = [], set[str]()
+    for message in messages:
+        message = dict(message)
+        sender, *levels = json.loads(message.pop("beside", "[null]"), parse_constant=lambda _: None)
+        if sender == server:
+            said, call, function = ({k: v for k, v in each.items() if taken.get(k, k)} for each in levels)
+            names.update(said, call, function)
+            if calls := message.get("tool_calls"):  # the one that was made
+                calls = [each | call | {"function": each["function"] | function} for each in calls]
+            message |= said | ({"tool_calls": calls} if calls else {})
+        given.append(message)
+    return given, names
 
 
 def read_json(written: bytes, secrets: tuple[str, ...]) -> Any:

@@ -14,7 +14,7 @@ from pwagents.llm.parts import ToolCall, Written, part, utf8
 from pwagents.progress import progress
 from pwagents.schema import Protocol, Record, Usage
 
-Message = dict[str, Any]  # in OpenAI's chat format: role, content, tool_calls, tool_call_id
+Message = dict[str, Any]  # in OpenAI's chat format, and with what :class:`Reply` calls beside
 Tool = dict[str, Any]  # in OpenAI's format, as pwagents.shop.environment.tool_schemas makes them
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
 
@@ -28,6 +28,7 @@ class Reply(Record):
         written: the text as the model wrote it, if it was split; else empty.
         finish_reason: "length" for a reply cut off at the token limit, "content_filter" for one that the
             provider withheld.
+        beside: what its server put beside thought and call, as JSON (:func:`pwagents.llm.answers.give_back`).
         usage: what the reply cost when it was made, even if it now comes from a store.
     """
 
@@ -36,6 +37,7 @@ class Reply(Record):
     written: Written = ""
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: FinishReason = "stop"
+    beside: str = ""
     usage: Usage = Usage()
 
     @model_validator(mode="before")
@@ -95,12 +97,18 @@ def alternating(messages: Sequence[Message]) -> list[Message]:
     turns: list[Message] = []
     for message in messages:
         last = turns[-1] if turns else {}
-        if last.keys() == message.keys() == {"role", "content"} and last["role"] == message["role"]:
+        names = last.keys() | message.keys()
+        if last.get("role") == message["role"] and not names & {"tool_calls", "tool_call_id"}:
             text = "\n\n".join(filter(None, [last["content"], message["content"]]))
-            turns[-1] = {**message, "content": text}
+            turns[-1] = {**last, **message, "content": text}
         else:
             turns.append(message)
     return turns
+
+
+def assistant(content: str, beside: str = "") -> Message:
+    """Return a message of the model's own, with what its server put beside it."""
+    return {"role": "assistant", "content": content} | ({"beside": beside} if beside else {})
 
 
 def key_of(content: str) -> str:

@@ -53,9 +53,12 @@ def dropped_by_template(tokenizer: "PreTrainedTokenizerBase") -> list[str]:
 
 
 def read_tokenizer(folder: Path | str) -> "PreTrainedTokenizerBase":
-    """Return the tokenizer in a folder; a DataError if it cannot be read, or wants code of its own."""
+    """Return the tokenizer in a folder, else its adapter's base's; a DataError if it cannot be read."""
     from transformers import AutoTokenizer
 
+    folder = Path(folder)
+    if (folder / ADAPTER).exists() and not [*folder.glob("token*"), *folder.glob("vocab*")]:
+        folder = adapter_base(folder)
     with _errors_of(folder, "tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(folder, **_SAFE)
         if len(tokenizer) == len(tokenizer.added_tokens_decoder):  # what transformers makes of a missing file

@@ -1,7 +1,8 @@
 """Models behind an endpoint that speaks OpenAI's chat protocol: OpenAI, DeepSeek, vLLM, Ollama and others.
 
-What an endpoint does not accept is learned from its refusals: a sampling parameter is left out or renamed, or
-the roles are made user and assistant in turns. It holds for all later calls, and tables note it.
+What an endpoint does not accept is learned from its refusals: a sampling parameter is left out or renamed, a
+field of its own is not given back, or the roles are made user and assistant in turns. It holds for all later
+calls, and tables note it.
 """
 
 import json
@@ -14,14 +15,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment
 
 from pwagents import urls
-from pwagents.llm.answers import read_answer, read_json
+from pwagents.llm.answers import give_back, read_answer, read_json
 from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel, Reply, Request, alternating
 from pwagents.llm.failures import (
@@ -113,12 +114,14 @@ class OpenAIModel(ChatModel):
             if sampling.get("seed") is not None:
                 sampling["seed"] += request.sample  # else an endpoint that heeds the seed repeats itself
             messages = alternating(request.messages) if alternates else request.messages
+            messages, names = give_back(messages, self.endpoint, self._names)
             body = {"model": self.name, "messages": messages, **sampling}
+            sent = dict.fromkeys(names) | sampling
             if request.tools:
                 body["tools"] = request.tools
             try:
                 with self.limiter.slot():
-                    reply = self.budget.pay(lambda body=body, sent=sampling: self._attempt(body, sent))
+                    reply = self.budget.pay(partial(self._attempt, body, sent))
                 self._answers = True
                 return reply
             except Failure as failure:
@@ -165,7 +168,7 @@ class OpenAIModel(ChatModel):
             return {name: value for name, value in said.items() if name != "permission"}
         return {}
 
-    def _attempt(self, body: dict[str, Any], sampling: dict[str, Any]) -> Reply:
+    def _attempt(self, body: dict[str, Any], sent: dict[str, Any]) -> Reply:
         import openai
         from httpx2 import Response
 
@@ -177,19 +180,23 @@ class OpenAIModel(ChatModel):
         except openai.APIStatusError as error:
             answer = error.response  # which holds the server's words unabridged
             words = read_json(answer.content, self._secrets)
-            raise sort_failure(error.status_code, words, answer.headers, sampling) from None
+            raise sort_failure(error.status_code, words, answer.headers, sent) from None
         except openai.APITimeoutError:
             raise Failure("congested", "no answer in time") from None
         except openai.APIConnectionError as error:
             reason = str(error.__cause__ or "") or type(error.__cause__ or error).__name__
-            through = "the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
-            text = f"no connection{f' through {through}' if proxy_of(self.base_url) else ''} ({reason})"
+            proxy = (
+                "via the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY " if proxy_of(self.base_url) else ""
+            )
+            port = urlsplit(self.base_url).port or (443 if self.base_url.startswith("https") else 80)
+            text = f"no connection to port {port} {proxy}({reason})"
             if "CERTIFICATE" in reason:
                 text += "; SSL_CERT_FILE names the file of certificates to trust"
             raise Failure("refused" if _NEVER.search(reason) else "later", text) from None
-        reply = read_answer(answer.content, self._secrets, self.name, len(content), sampling)
+        reply = read_answer(answer.content, self._secrets, self.name, len(content), sent, self.endpoint)
         n_tokens = reply.usage.prompt_tokens
-        if len(content) > max(LONG_PROMPT, BYTES_A_TOKEN * n_tokens, *(self._cut or ())):
+        is_long = len(content) > max(LONG_PROMPT, BYTES_A_TOKEN * n_tokens, *(self._cut or ()))
+        if is_long and None not in sent.values():  # of its own earlier thoughts a server may count none
             self._cut = len(content), n_tokens
         return reply
 

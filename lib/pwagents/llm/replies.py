@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
+from pwagents.llm.chat import ChatModel, Reply, Request, ask_all, assistant
 
 REPAIR = "Your answer cannot be used: <PROBLEM>. Write the whole of it again, corrected."
 
@@ -74,7 +74,7 @@ def ask_twice(
     wrong = [i for i, (_, problem) in enumerate(results) if problem]
     again = []
     for i in wrong:  # the same conversation, with the reply and what is wrong with it
-        own = {"role": "assistant", "content": replies[i].text or "(nothing)"}  # some refuse empty texts
+        own = assistant(replies[i].text or "(nothing)", replies[i].beside)  # some refuse empty texts
         repair = {"role": "user", "content": REPAIR.replace("<PROBLEM>", results[i][1])}
         messages = (*requests[i].messages, own, repair)
         again.append(requests[i].model_copy(update={"messages": messages}))

@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 
-from pwagents.agents.messages import task_text, user
+from pwagents.agents.messages import assistant, task_text, user
 from pwagents.agents.replies import read_turn
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Request, Tool
@@ -87,7 +87,7 @@ def orion_messages(state: BeliefState, shown: int = 10) -> list[Message]:
     for i, step in enumerate(state.session):
         # What the policy said: a thought and a call, or what it wrote in place of them.
         action = step.action
-        turn = {"role": "assistant", "content": action.thought}
+        turn = assistant(action.thought, action.beside)
         if action.problem:
             turn["content"] = action.thought or "(nothing)"
         else:

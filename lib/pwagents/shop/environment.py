@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from pwagents.embedding import Embedder
-from pwagents.errors import NotEvaluableError
+from pwagents.errors import NotEvaluableError, describe
 from pwagents.profiles.contextual import Context, ContextualProfile, Updater
 from pwagents.schema import (
     FUNCTION_OF,
@@ -140,10 +140,11 @@ def full_text(product: Product) -> str:
 
 
 class UserReply(NamedTuple):
-    """What the user says, and what a language model that plays them cost."""
+    """What the user says, what a language model that plays them cost, and what its server put beside it."""
 
     text: str
     usage: Usage | None = None
+    beside: str = ""
 
 
 # (the task, the session so far, what the agent says now) -> the answer. One serves all episodes and threads.
@@ -226,6 +227,7 @@ class Environment:
         self.end: End | None = None
         self.similarities: list[float] = []  # of published reviews with the real one
         self.user_usage: Usage | None = None
+        self.user_beside: dict[int, str] = {}  # by the step: no agent may read a user's thoughts
         # The agent is given user and instruction, and what a review is to be about (PersonalWAB).
         text, product = f"User {task.user_id}: {task.instruction}", None
         if task.type == "review":
@@ -303,7 +305,7 @@ class Environment:
             try:
                 action = agent(self.state)
             except NotEvaluableError as refusal:
-                return self.trajectory.model_copy(update={"end": "refused", "message": str(refusal)})
+                return self.trajectory.model_copy(update={"end": "refused", "message": describe(refusal)})
             self.step(action)
         return self.trajectory
 
@@ -312,7 +314,9 @@ class Environment:
         """The episode so far; one that has not ended counts as cut off."""
         task = self.task.model_dump(include={"task_id", "user_id", "type", "target"})
         ending = {"similarities": tuple(self.similarities), "end": self.end or "cut_off"}
-        return Trajectory(**task, **ending, steps=self.state.session)
+        steps = enumerate(self.state.session)
+        steps = (s.model_copy(update={"user_beside": self.user_beside.get(i, "")}) for i, s in steps)
+        return Trajectory(**task, **ending, steps=tuple(steps))
 
 
 def run_episode(
@@ -401,8 +405,9 @@ def respond(environment, content: Text) -> Observation:
     """
     if environment.user is None:
         return Observation(text="Nobody answers.")
-    reply = environment.user(environment.task, environment.state.session, content)
+    reply = environment.user(environment.task, environment.trajectory.steps, content)
     environment.user_usage = reply.usage
+    environment.user_beside[len(environment.state.session)] = reply.beside
     return Observation(text=reply.text)
 
 

@@ -8,7 +8,7 @@ leaks never reaches the agent.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pwagents.llm.chat import ChatModel, Message
+from pwagents.llm.chat import ChatModel, Message, assistant
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.llm.prompts import MARK, Prompts, fill, write_product, write_profile
 from pwagents.profiles.contextual import ContextualProfile
@@ -100,10 +100,10 @@ class LlmUser:
             reply = self.model.complete(messages, sample=2 * self.seed + attempt, **SAMPLING)
             usage += reply.usage
             if self.may_leak:
-                return UserReply(reply.text, usage)
+                return UserReply(reply.text, usage, reply.beside)
             text = " ".join(reply.text.split())
             if text and not reply.is_cut and not leaks(text, task, product):
-                return UserReply(text, usage)
+                return UserReply(text, usage, reply.beside)
         return UserReply(next((line for line in REFUSALS if not leaks(line, task, product)), "..."), usage)
 
     def messages(
@@ -134,7 +134,7 @@ class LlmUser:
             if step.is_talk:
                 question = "\n\n".join([*views, step.action.arguments["content"]])
                 messages.append({"role": "user", "content": question})
-                messages.append({"role": "assistant", "content": step.observation.text})
+                messages.append(assistant(step.observation.text, step.user_beside))
                 views = []
             elif is_review(step):
                 views.append(f"(The assistant published:\n{fence(step.action.arguments['review'])})")
@@ -151,11 +151,12 @@ class LlmUser:
             "<REVIEW>": task.review.text,
         }
         role = self.prompts["USER_PROMPT_REVIEW" if task.type == "review" else "USER_PROMPT"]
-        said = [(self.prompts["greeting"].strip(MARK), task.instruction)]
-        said += [(s.action.arguments["content"], s.observation.text) for s in session if s.is_talk]
+        said = [(self.prompts["greeting"].strip(MARK), assistant(task.instruction))]
+        talk = [step for step in session if step.is_talk]
+        said += [(s.action.arguments["content"], assistant(s.observation.text, s.user_beside)) for s in talk]
         messages = [{"role": "system", "content": fill(role, values)}]
         for question, answer in said:
-            messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+            messages += [{"role": "user", "content": question}, answer]
         return [*messages, {"role": "user", "content": says}]
 
     def _view(self, task: Task, products: Sequence[str]) -> str:
