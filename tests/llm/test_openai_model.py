@@ -134,7 +134,7 @@ def test_what_a_server_puts_beside_a_turn_goes_back_to_it_alone(server, model, c
         Answer(refusal(unwanted), 400) if plain not in b["messages"] else default_reply(b)
     )
     for _ in range(2 * bool(unwanted)):
-        assert model.complete(turn) and "was sent no reasoning" in model.notes()[0]
+        assert model.complete(turn) and "was sent no reasoning" in model.note()
 
 
 def test_a_server_that_cuts_prompts_is_told(server, model):

