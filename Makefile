@@ -123,7 +123,7 @@ test: $(READY) ## run the tests, a process for each core (5 minutes on 2 cores)
 	$(run) pytest -q -n $(CORES) --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-slow: $(READY) ## run the tests that take longer: peers, large stand-ins, real trainings
-	$(run) pytest -q -n $(CORES) --dist loadfile --no-loadscope-reorder -m slow
+	$(run) pytest -q -n $(CORES) --dist loadgroup -m slow
 
 lint: $(READY) ## lint and format check, direction of imports, budgets; notebooks must be stripped of outputs
 	$(run) ruff check

@@ -91,6 +91,7 @@ def execute(stand_ins, kernel, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("Orion at paper")  # each reads from the one before
 @pytest.mark.parametrize("notebook", ORION)
 def test_a_notebook_runs_with_the_parameters_of_the_paper_preset(notebook, execute, output):
     bodies = execute(notebook, output)

@@ -26,6 +26,7 @@ PAIRS = [{"prompt": "red mug", "chosen": "yoga", "rejected": "lamp"}] * 4
 GRPO = {"max_steps": 10, "prompts_per_step": 2, "num_generations": 4, "eval_steps": 2}
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("launch"),
     pytest.mark.skipif(torch.cuda.is_available(), reason="written for a machine without GPUs"),
 ]
 
