@@ -1,5 +1,7 @@
 """The errors a user of this library can meet, each with one clear message."""
 
+from contextlib import suppress
+
 
 class DataError(ValueError):
     """Input data are not what they should be: names file, record and field, what was found and expected."""
@@ -35,8 +37,9 @@ class StaysHere(Exception):
     """What is to be pickled belongs to this process, so what holds it runs here; the message says why."""
 
 
-# Of clients of endpoints: errors that are no OSError, and fields that hold an answer's status.
-_UNREACHABLE = ("APIConnectionError", "APITimeoutError", "RemoteProtocolError", "ServerDisconnectedError")
+# Of clients of endpoints (OpenAI's, httpx, aiohttp): errors that are no OSError, and fields with a status.
+_UNREACHABLE = {"APIConnectionError", "TimeoutException", "NetworkError", "RemoteProtocolError"}
+_UNREACHABLE |= {"ServerDisconnectedError"}
 _STATUS = ("status_code", "status", "code", "http_status")
 
 
@@ -46,15 +49,23 @@ def is_outage(error: BaseException) -> bool:
     Clients of endpoints raise errors of their own, from an OSError or with a status. They are recognized
     without importing any client.
     """
-    holders = error, getattr(error, "response", None)
-    found = [str(getattr(holder, name, "")) for holder in holders for name in _STATUS]
-    statuses = [int(text) for text in found if text.isdecimal()]
-    if any(status in (408, 409, 429) or 500 <= status < 600 for status in statuses):
-        return True
-    # Where there is a status, it decides: several clients make each of their errors an OSError.
-    if not statuses and (isinstance(error, OSError) or type(error).__name__ in _UNREACHABLE):
-        return True
-    return error.__cause__ not in (None, error) and is_outage(error.__cause__)
+    seen: list[BaseException] = []
+    while error and not any(error is each for each in seen):
+        statuses: list[int] = []
+        with suppress(Exception):  # a property of another's class may raise
+            response = getattr(error, "response", None)
+            found = [str(getattr(each, name, "")) for each in (error, response) for name in _STATUS]
+            if isinstance(response, dict):  # boto's
+                found.append(str(response["ResponseMetadata"]["HTTPStatusCode"]))
+            statuses = [int(text) for text in found if text.isdecimal()]
+        if any(status in (408, 409, 429) or 500 <= status < 600 for status in statuses):
+            return True
+        # Where there is a status, it decides: several clients make each of their errors an OSError.
+        classes = {each.__name__ for each in type(error).__mro__}
+        if not statuses and (isinstance(error, OSError) or _UNREACHABLE & classes):
+            return True
+        seen, error = [*seen, error], error.__cause__
+    return False
 
 
 def describe(error: BaseException) -> str:

@@ -27,7 +27,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -295,30 +294,38 @@ def episodes(
     require_loaded(hashes)
     stop = threading.Event()
 
-    def play_chain(
-        chain: Sequence[tuple[Any, str]], keep: Callable[[StoredEpisode], StoredEpisode] | None
-    ) -> list[StoredEpisode]:
-        """Play a chain's missing episodes; each is kept once it is over."""
-        if keep is None:  # in another process, which may have loaded other code
-            require_loaded(hashes)
-        played, remembered, failed = [], memory, ""
+    held: list[StoredEpisode] = []  # not kept yet: rejected ones, and what comes after one in a chain
+
+    def play_chain(chain: Sequence[tuple[Any, str]]) -> Iterator[StoredEpisode]:
+        """Play a chain's missing episodes."""
+        require_loaded(hashes)  # another process may have loaded other code
+        remembered, failed = memory, ""
         for task, key in chain:
             if key in done:
                 remembered = done[key]
                 continue
             ended = _play(task, play, remembered, failed, {"key": key, **fields}, record)
-            played.append(keep(ended) if keep and not _is_rejected(ended) else ended)
+            yield ended
             failed = failed or (task.task_id if ended.outcome == "infrastructure_error" else "")
             remembered = ended.memory
             if stop.is_set():
                 break
-        return played
+
+    def keep(played: Iterable[StoredEpisode]) -> list[StoredEpisode]:
+        """Keep each episode of a chain once it is over."""
+        kept, holds = [], False
+        for each in played:
+            holds = holds or _is_rejected(each)
+            if holds:
+                held.append(each)
+            kept.append(each if holds else append(each))
+        return kept
 
     # On a cluster, what it plays in one round is kept once the round is over. Here, threads keep their own
     # records: an interrupt reaches the main thread alone, and so never falls into a write. After it, and
     # after any exception, no episode begins, and those under way are kept.
     is_here = here or engine.in_use == "local"
-    at_work = None if is_here else engine.remote(partial(play_chain, keep=None))
+    at_work = None if is_here else engine.remote(lambda chain: [*play_chain(chain)])
     with (
         lines.appending(hashes) as append,
         progress(total=len(tasks), initial=len(done), desc=method or lines.path.stem, unit="episode") as bar,
@@ -326,11 +333,10 @@ def episodes(
         pool = ThreadPoolExecutor(workers)
         try:
             if at_work is not None:
-                keep = partial(map, lambda each: each if _is_rejected(each) else append(each))
-                kept = ([[*keep(part)] for part in round_] for round_ in at_work(unfinished))
+                kept = ([keep(part) for part in round_] for round_ in at_work(unfinished))
                 parts = itertools.chain.from_iterable(kept)
             else:
-                threads = [pool.submit(play_chain, chain, append) for chain in unfinished]
+                threads = [pool.submit(lambda chain: keep(play_chain(chain)), each) for each in unfinished]
                 parts = (ended.result() for ended in as_completed(threads))
             alike: list[str] = []
             for part in parts:
@@ -347,8 +353,7 @@ def episodes(
                     message = f"paused after {ALIKE} failures alike, the last: {alike[-1]}"
                     raise InfrastructureError(f"{message}; what was finished is stored: run again to go on")
             # Three rejections alike are no result of a model, so none is kept before the run has ended well.
-            rejected = [each for key, each in records.items() if key not in done and _is_rejected(each)]
-            records |= {each.key: each for each in pool.map(append, rejected)}
+            records |= {each.key: each for each in pool.map(append, held)}
         finally:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -438,7 +443,8 @@ def _tell_other_models(method: str, stored: Sequence[StoredEpisode], served: Map
 
 def _is_rejected(each: StoredEpisode) -> bool:
     """Return whether an endpoint refused a request of this episode for a reason of its own."""
-    return (each.message or getattr(each.trajectory, "message", "")).startswith("RejectedError: ")
+    ended = getattr(each, "trajectory", None)
+    return (each.message or getattr(ended, "message", "")).startswith("RejectedError: ")
 
 
 def _require_played(records: list[StoredEpisode]) -> list[StoredEpisode]:

@@ -37,7 +37,8 @@ CALLED = '{"name": "search", "arguments": {"query": "a {coat"}}'
         (f"[{CALLED}, {CALLED}]", ""),
         (f"```json\n{CALLED}", ""),
         (f"<function=search>{CALLED}</function>", ""),
-        ('Thought: {red}\nAction: respond\nArguments: {"content": "Which?"}', ""),
+        ('Thought: {"a": 1}\nAction: respond\nArguments: {"content": "Which?"}', ""),
+        ('Thought:\n{"a": {}}\nAction:\nstop\nArguments:\n{}', ""),
     ],
 )
 def test_a_text_is_over_where_its_call_is_and_not_before(text, before):

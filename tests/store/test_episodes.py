@@ -289,6 +289,10 @@ def caused_by(cause):
     return error
 
 
+circle = ValueError("its own cause")
+circle.__cause__ = caused_by(circle)
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -301,6 +305,10 @@ def caused_by(cause):
         (caused_by(caused_by(status("http_status", "429"))), True),
         (answered(openai.AuthenticationError, 401), False),
         (ValueError("no price"), False),
+        *((getattr(httpx2, name)("down"), True) for name in ("ConnectError", "ReadTimeout", "PoolTimeout")),
+        (httpx2.UnsupportedProtocol("ftp://"), False),
+        (status("response", {"ResponseMetadata": {"HTTPStatusCode": 429}}), True),
+        (circle, False),
     ],
 )
 def test_an_endpoint_that_cannot_answer_now_is_told_from_a_mistake(error, expected):
@@ -379,6 +387,19 @@ def test_three_rejections_alike_pause_a_run_with_none_stored_and_fewer_are_resul
     for n in (6, 7):
         played = play_tasks(make_tasks(n), partial(reject, few=True), store)
         assert play_tasks(make_tasks(n), never, store) == played and len(stored_ids(store)) == n
+
+
+def test_what_a_memory_makes_of_rejected_tasks_is_not_kept_without_them(store):
+    def rejected(task, memory):
+        ended = {"end": "refused", "message": "RejectedError: unsigned"}
+        trajectory, memory = Solver()(task, memory)
+        return trajectory.model_copy(update=ended if task.task_id in ("t1", "t2", "t3") else {}), memory
+
+    tasks = make_tasks(4, users=1)
+    with pytest.raises(InfrastructureError, match="paused after 3 failures alike"):
+        play_users(tasks, rejected, store)
+    assert stored_ids(store) == ["t0"]
+    assert play_users(tasks, Solver(), store)[-1].memory == {"seen": ["t0", "t1", "t2", "t3"]}
 
 
 @pytest.mark.parametrize("workers", [1, 3])

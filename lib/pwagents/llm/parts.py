@@ -7,6 +7,7 @@ import ast
 import hashlib
 import json
 import re
+from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator
@@ -68,7 +69,7 @@ _ARGUMENT = re.compile(
 )
 _PYTHON = re.compile(r"\A\s*(?:\[\w+\(.*\)\]|\w+\(\w+=.*\))\s*\Z", re.DOTALL)
 _FENCED = re.compile(r"\A\s*```\w*\n(.*?)\n?```\s*\Z", re.DOTALL)
-_OBJECT = re.compile(r'\[?\s*\{\s*"')  # or a list of them
+_REACT = re.compile(r"^Action:.*^Arguments:\s*(\{.*)", re.DOTALL | re.MULTILINE)
 _BETWEEN = re.compile(r"\}\s*;?\s*\{")  # two calls
 # A call without a mark, by its last letter: all of a text, or its last lines. They may stand in a fence.
 _BEGINS = {
@@ -107,17 +108,18 @@ def part(written: str) -> Parts:
 
 
 def ends_with_call(written: str, before: str = "") -> bool:
-    """Return whether a text ends in a call or a JSON object, and in no thought; ``before`` may open one."""
+    """Return whether a text holds a whole call, and not in a thought, which ``before`` may have opened."""
     *closed, text = _THOUGHT_END.split(_PREFIX.sub("", written))
     opened = any(mark.end() == len(before.rstrip()) for mark in _THOUGHT_START.finditer(before))
     if _THOUGHT_START.search(text) or (opened and not closed):
         return False
     if call := _MARKED.search(text):
         return bool(call[call.lastindex])
-    try:
-        return bool(begin := _OBJECT.search(text)) and bool(json.loads(text[begin.start() :]))
-    except (ValueError, RecursionError):
+    if of_react := _REACT.search(text):
+        with suppress(ValueError, RecursionError):
+            return isinstance(json.loads(of_react[1]), dict)
         return False
+    return text.endswith(("}", "]")) and bool(part(written).calls)
 
 
 def without_calls(written: str) -> str:
