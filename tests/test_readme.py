@@ -164,10 +164,7 @@ def test_readme_has_five_findings_with_a_number_each():
 
 # Question of RESULTS.md -> stored episodes, and whose recommendations it tells apart.
 REPURCHASES = {
-    "How much does memory help a rule-based agent?": (
-        "03_single_turn",
-        ["Plain, relevant memory"],
-    ),
+    "How much does memory help a rule-based agent?": ("03_single_turn", ["Plain, relevant memory"]),
     "Is PUMA best, and which of its parts bring what?": ("04_puma", ["PUMA", "PUMA+"]),
 }
 

@@ -19,14 +19,7 @@ from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.sasrec import RecommendersByTime
 from pwagents.users.llm import LlmUser
 
-from ..official_code import (
-    CLONE,
-    Endpoint,
-    canonical,
-    needs_clone,
-    published_code,
-    published_functions,
-)
+from ..official_code import CLONE, Endpoint, canonical, needs_clone, published_code, published_functions
 from ..personalwab_files import records
 from .conftest import ScriptedModel
 

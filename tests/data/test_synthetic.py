@@ -74,10 +74,7 @@ def test_stated_values_occur_in_the_instruction_and_others_are_not_given_away(wo
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"interests": (2, 50)}, "interests goes to 50"),
-        ({"n_products": 10_000_000}, "at most"),
-    ],
+    [({"interests": (2, 50)}, "interests goes to 50"), ({"n_products": 10_000_000}, "at most")],
 )
 def test_impossible_worlds_are_refused(change, message):
     with pytest.raises(ValueError, match=message):

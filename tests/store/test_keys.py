@@ -84,25 +84,10 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
         ("llm/openai_model.py", "FIRST_WAIT_S = 0.5", "FIRST_WAIT_S = 0.4", ["llm"]),
         ("llm/failures.yaml", "words:", "words: # so", ["llm"]),  # how a refusal is read
         ("llm/budget.csv", "0.15", "0.16", ["llm"]),  # what a reply costs
-        (
-            "shop/search.py",
-            "np.float32(0.9)",
-            "np.float32(0.8)",
-            [*PLAYED, "web", "search"],
-        ),
-        (
-            "shop/sasrec.py",
-            "betas=(0.9, 0.98)",
-            "betas=(0.9, 0.99)",
-            [*PLAYED, "sasrec"],
-        ),
+        ("shop/search.py", "np.float32(0.9)", "np.float32(0.8)", [*PLAYED, "web", "search"]),
+        ("shop/sasrec.py", "betas=(0.9, 0.98)", "betas=(0.9, 0.99)", [*PLAYED, "sasrec"]),
         ("shop/environment.py", "MAX_STEPS = 10", "MAX_STEPS = 9", PLAYED),
-        (
-            "shop/environment.py",
-            "Search all products",
-            "Search products",
-            PLAYED,
-        ),  # a tool
+        ("shop/environment.py", "Search all products", "Search products", PLAYED),  # a tool
         (
             "shop/score.py",
             "return 1 - (rank - 1) / 10",
