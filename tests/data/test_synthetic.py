@@ -34,10 +34,9 @@ def test_strangers_buy_in_the_same_shop_before_anybody_has_a_task(world):
     for bought in strangers.values():
         assert list(bought) == sorted(bought) and max(time for time, _ in bought) < first_task
         assert {asin for _, asin in bought} <= world.benchmark.products.keys()
-    assert make_population(SMALL.model_copy(update={"n_users": 1}), 2, seed=0) == dict(
-        list(strangers.items())[:2]
-    )
-    assert make_population(SMALL, 2, seed=1) != dict(list(strangers.items())[:2])
+    two = dict(list(strangers.items())[:2])
+    assert make_population(SMALL.model_copy(update={"n_users": 1}), 2, seed=0) == two
+    assert make_population(SMALL, 2, seed=1) != two
 
 
 @pytest.mark.parametrize(("repurchase", "least", "most"), [(0.0, 0.0, 0.0), (0.5, 0.3, 0.5)])
