@@ -88,12 +88,8 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
         ("shop/sasrec.py", "betas=(0.9, 0.98)", "betas=(0.9, 0.99)", [*PLAYED, "sasrec"]),
         ("shop/environment.py", "MAX_STEPS = 10", "MAX_STEPS = 9", PLAYED),
         ("shop/environment.py", "Search all products", "Search products", PLAYED),  # a tool
-        (
-            "shop/score.py",
-            "return 1 - (rank - 1) / 10",
-            "return 1 - (rank - 1) / 9",
-            ["pairs"],
-        ),  # of episodes, scores are computed when they are read
+        # Of episodes, scores are computed when they are read.
+        ("shop/score.py", "return 1 - (rank - 1) / 10", "return 1 - (rank - 1) / 9", ["pairs"]),
         ("puma/memory.py", "Name the tool", "Name a tool", ["pairs", "puma"]),  # rows hold their prompts
         ("lm/train.py", 'chance="fine-tuning"', 'chance="tuning"', ["train", "pairs"]),
         ("llm/replies.py", "Your answer", "The answer", ["web"]),  # no shop's episode holds such
@@ -154,9 +150,7 @@ def test_every_module_that_a_deciding_one_imports_is_in_the_key(modules):
 def test_data_of_deciding_modules_stand_beside_them_where_keys_find_them():
     """But for rooms that show, and for data, which are in keys by their content."""
     files = {file for kind in ("yaml", "csv") for file in LIBRARY.rglob(f"*.{kind}")}
-    files = {
-        file for file in files if file.relative_to(LIBRARY).parts[0] not in ("results", "report", "data")
-    }
+    files = {f for f in files if f.relative_to(LIBRARY).parts[0] not in ("results", "report", "data")}
     assert files and [file for file in files if not file.with_suffix(".py").exists()] == []
 
 
