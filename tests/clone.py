@@ -32,9 +32,8 @@ def make_clone(folder: Path) -> Path:
             value = _WORDS.get(constant, f"[{constant} {_TEXTS.get(constant, '<NUM>')}]")
             lines.append(f"{constant} = {_tool(name) if name != constant else value!r}")
         _write(folder / file, lines)
-    calls = [
-        f"if memory == '{name}':\n    mem = '[mem {name} ' + history + ']'" for name in (*MEMORIES, "recmind")
-    ]
+    plain = "if memory == '{0}':\n    mem = '[mem {0} ' + history + ']'"
+    calls = [plain.format(name) for name in (*MEMORIES, "recmind")]
     calls += [
         "if memory == 'interecagent':\n    mem = '[mem interecagent ' + history + ']'",
         "    mem = mem + str(like) + '[dislike]' + str(dislike)",

@@ -74,10 +74,6 @@ def embedder():
     return Embedder(max_tokens=16, batch_size=64)
 
 
-def search_and_recommend(benchmark):
-    return [task for task in benchmark.tasks["test"] if task.type != "review"]
-
-
 def test_what_recommenders_learn_from_lies_before_their_date(benchmark, recommenders):
     assert len(recommenders.dates) == 4
     for date in recommenders.dates:
@@ -124,7 +120,7 @@ def test_nothing_an_agent_sees_comes_from_its_future(benchmark, recommenders, em
     memory = Memory(strategy, benchmark.products, embedder, length=50)
     agent = RuleAgent(FunctionClassifier(benchmark.tasks["train"]), memory)
     seen = 0
-    for task in search_and_recommend(benchmark):
+    for task in (task for task in benchmark.tasks["test"] if task.type != "review"):
         start = benchmark.first_task(task.user_id)
         environment = Environment(shop, task)
         state = environment.state
@@ -201,10 +197,8 @@ def test_floors_know_no_future(benchmark, embedder):
     for (method, user), text in zip(rows[["method", "user_id"]].itertuples(index=False), shown, strict=True):
         if method != "oracle":
             assert all(time < benchmark.first_task(user) for time in times_of_markers(text)), method
-    popular = references.popular_products(
-        benchmark, {benchmark.first_task(user) for user in benchmark.behaviors}
-    )
-    for start, ranking in popular.items():
+    starts = {benchmark.first_task(user) for user in benchmark.behaviors}
+    for start, ranking in references.popular_products(benchmark, starts).items():
         assert all(time < start for time in times_of_markers(" ".join(ranking)))
     assert set(rows["method"]) == {"random", "same user", "oracle"}
 

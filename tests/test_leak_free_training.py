@@ -53,9 +53,8 @@ def mark(benchmark: Benchmark) -> Benchmark:
 
     def marked(record, timestamp, **more):
         text = f"{record.review.text} MARKER{timestamp}"
-        return record.model_copy(
-            update={"review": record.review.model_copy(update={"text": text.strip()}), **more}
-        )
+        review = record.review.model_copy(update={"text": text.strip()})
+        return record.model_copy(update={"review": review, **more})
 
     def asked(task):
         return marked(task, task.timestamp, instruction=f"{task.instruction} MARKER{task.timestamp}")

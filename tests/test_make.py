@@ -143,10 +143,8 @@ def test_only_what_follows_from_a_change_runs_again(reproduced, file, old, new, 
 
 
 def test_a_change_of_data_runs_what_reads_them_again(reproduced):
-    with open(reproduced.root / "params/smoke.yaml", "a") as file:
-        file.write(
-            "03_benchmark:\n  data: {source: amazon, data_dir: 'my shop', n_users: 5}  # the data_dir: mine\n"
-        )
+    data = "\n03_benchmark:\n  data: {source: amazon, data_dir: 'my shop', n_users: 5}  # a data_dir: mine\n"
+    (reproduced.root / "params/smoke.yaml").write_text(PARAMS + data)
     reproduced.add("01_data", 'data_dir = "own"', 'REAL = "real"')
     reproduced.plan()
 

@@ -74,9 +74,8 @@ def test_the_example_of_an_agent_runs_as_a_script_and_from_the_shell(tmp_path, m
 
 
 def test_the_guide_lists_what_an_agent_knows_and_what_it_calls():
-    rows = re.findall(
-        r"^\| `(.*?)`(?:, `(.*?)`)? \| (?:`(\w+)`|none)?", GUIDE.split("## Your agent")[1], re.M
-    )
+    own_agent = GUIDE.split("## Your agent")[1]
+    rows = re.findall(r"^\| `(.*?)`(?:, `(.*?)`)? \| (?:`(\w+)`|none)?", own_agent, re.M)
     fields = {name for row in rows if not row[2] for name in row[:2]} - {""}
     assert {each.name for each in dataclasses.fields(BeliefState)} | {"user_texts"} <= fields
     functions = {name: inspect.signature(each.raw_function).parameters for name, each in FUNCTIONS.items()}
@@ -164,10 +163,7 @@ def test_readme_has_five_findings_with_a_number_each():
 
 # Question of RESULTS.md -> stored episodes, and whose recommendations it tells apart.
 REPURCHASES = {
-    "How much does memory help a rule-based agent?": (
-        "03_single_turn",
-        ["Plain, relevant memory"],
-    ),
+    "How much does memory help a rule-based agent?": ("03_single_turn", ["Plain, relevant memory"]),
     "Is PUMA best, and which of its parts bring what?": ("04_puma", ["PUMA", "PUMA+"]),
 }
 
@@ -192,10 +188,6 @@ def test_results_tell_repurchases_from_new_products(question, is_repurchase):
     means = means.groupby(["method", "again"])["result"].mean().map("{:.2f}".format).str.lstrip("0")
     (finding,) = (part for part in RESULTS if part.startswith(question))
     _, _, finding = " ".join(finding.split()).partition("bought before")
-    assert [
-        mean
-        for name in methods
-        for mean in means[name]
-        if not re.search(rf"(?<!\d){re.escape(mean)}(?!\d)", finding)
-    ] == [], means
+    for mean in (mean for name in methods for mean in means[name]):
+        assert re.search(rf"(?<!\d){re.escape(mean)}(?!\d)", finding), means
     assert f"{pd.Series(is_repurchase).mean():.2f}".removeprefix("0") == ".40" and "bought .40 of" in README

@@ -91,10 +91,7 @@ def test_a_failure_outside_the_agent_is_no_reward(session, search):
         session.finish()
 
 
-TINY = {
-    "data": {"n_users": 12, "n_products": 300},
-    "shop": {"rec_dates": 1, "recommender": {"epochs": 1}},
-}
+TINY = {"data": {"n_users": 12, "n_products": 300}, "shop": {"rec_dates": 1, "recommender": {"epochs": 1}}}
 
 
 @pytest.fixture

@@ -96,9 +96,8 @@ def test_sessions_know_nothing_of_each_other_and_a_silent_one_ends(sessions, tas
 def test_the_guides_agent_in_javascript_plays_all_tasks(url, task_set):
     (code,) = re.findall(r"```js\n(.*?)```", (ROOT / "GUIDE.md").read_text("utf-8"), re.DOTALL)
     code = code.replace("http://127.0.0.1:8010", url)
-    done = subprocess.run(
-        ["node", "--input-type=module", "-e", code], capture_output=True, text=True, timeout=120
-    )
+    command = ["node", "--input-type=module", "-e", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     assert len(lines) == len(task_set) and max(float(reward) for _, reward in lines) > 0

@@ -19,14 +19,7 @@ from pwagents.shop.environment import Environment, Shop
 from pwagents.shop.sasrec import RecommendersByTime
 from pwagents.users.llm import LlmUser
 
-from ..official_code import (
-    CLONE,
-    Endpoint,
-    canonical,
-    needs_clone,
-    published_code,
-    published_functions,
-)
+from ..official_code import CLONE, Endpoint, canonical, needs_clone, published_code, published_functions
 from ..personalwab_files import records
 from .conftest import ScriptedModel
 
@@ -197,9 +190,8 @@ def sent_there(benchmark, tmp_path_factory):
             functions = published_functions(lambda query: HITS, lambda ids: HITS, benchmark)
             rules = official_prompts(CLONE).texts["SYS_PROMPT_MULTI" if steps > 0 else "SYS_PROMPT_SINGLE"]
             rules, mode = rules.replace("<NUM>", str(steps)), "naive" if steps > 0 else "no"
-            env = base.PWABaseEnv(
-                data, functions, data["instructions"]["test"], mode, "gpt-4o-mini", rules, steps
-            )
+            tests = data["instructions"]["test"]
+            env = base.PWABaseEnv(data, functions, tests, mode, "gpt-4o-mini", rules, steps)
             # The sample that our random memory draws.
             n = len([b for b in benchmark.behaviors["U1"] if b.timestamp < task.timestamp])
             order = rng(0, "memory", "U1", task.instruction).permutation(n)

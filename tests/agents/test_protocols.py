@@ -30,10 +30,8 @@ def poisoned(benchmark, embedder):
     by_time = sorted(benchmark.tasks["test"], key=lambda task: task.timestamp)
     first, *_, task = (task for task in by_time if task.user_id == user)
     assert first.timestamp + 1 < task.timestamp
-    lamp, review = (
-        Product(parent_asin="B0ZORB", title="Zorblax", category="Home"),
-        Review(rating=5.0, text="Zorblax!"),
-    )
+    lamp = Product(parent_asin="B0ZORB", title="Zorblax", category="Home")
+    review = Review(rating=5.0, text="Zorblax!")
     bought = Behavior(parent_asin="B0ZORB", timestamp=task.timestamp - 1, review=review)
     past = sorted([*benchmark.behaviors[user], bought], key=lambda behavior: behavior.timestamp)
     products = {**benchmark.products, "B0ZORB": lamp}
@@ -73,9 +71,8 @@ def test_the_recommender_is_given_it_as_published_alone(protocol, poisoned):
     assert ("B0ZORB" in step.action.arguments["product_sequence"]) == (protocol == "published")
 
 
-def test_only_the_published_protocol_knows_the_future(poisoned, tmp_path):
+def test_only_the_published_protocol_has_the_published_recommender(poisoned, tmp_path):
     shop, task = poisoned
-    assert len(shop.benchmark.history(task, "test")) < len(shop.benchmark.history(task, "test", "published"))
     # Without the published files the recommender is ours under both protocols.
     ours, published = (Environment(shop, task, protocol=p).recommender for p in ("leak_free", "published"))
     assert type(ours) is type(published) and shop.facts("published") == shop.facts("leak_free")
@@ -84,7 +81,6 @@ def test_only_the_published_protocol_knows_the_future(poisoned, tmp_path):
     assert Environment(shop, task, protocol="published").recommender is shop.published
     assert type(Environment(shop, task).recommender) is type(ours)
     assert shop.facts("published") == {"recommenders": ["checkpoint"]} and shop.facts("leak_free") == before
-    other = RecommendersByTime(
-        [0], [Recommender.fit({"u": ["a", "b"]}, SasRecSettings(epochs=1), 0, tmp_path)]
-    )
+    fitted = Recommender.fit({"u": ["a", "b"]}, SasRecSettings(epochs=1), 0, tmp_path)
+    other = RecommendersByTime([0], [fitted])
     assert replace(shop, recommenders=other).facts("leak_free") != before  # other weights, other episodes

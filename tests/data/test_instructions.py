@@ -18,9 +18,8 @@ CHARGER = Product(
     price=17.99,
     store="Anker",
 )
-PRAISE = Review(
-    rating=4, text="Charges fast and feels sturdy in my hand. The price is right and it travels well."
-)
+TEXT = "Charges fast and feels sturdy in my hand. The price is right and it travels well."
+PRAISE = Review(rating=4, text=TEXT)
 WORDS = st.sampled_from(
     ["I'm", "looking", "for", "a", "review", "the", "help", "find", "shop", "Anker", "20W", "B08J6LZQZ6"]
 )

@@ -39,10 +39,8 @@ def check_sound(benchmark) -> None:
     assert all(benchmark.tasks[split] for split in ("train", "test"))
     listed = [(t.user_id, t.target, t.timestamp, t.type, t.instruction) for t in tasks]
     assert len(set(listed)) == len(listed)
-    bought = {
-        split: {(t.user_id, t.target, t.timestamp) for t in of} for split, of in benchmark.tasks.items()
-    }
-    assert not bought["train"] & bought["test"]
+    bought = [{(t.user_id, t.target, t.timestamp) for t in benchmark.tasks[s]} for s in ("train", "test")]
+    assert not bought[0] & bought[1]
     for split, of_split in benchmark.tasks.items():
         for task in of_split:
             past = benchmark.history(task, split, "published")
@@ -132,9 +130,8 @@ def test_spoiled_files_are_refused_in_one_line_or_sound(source, request):
 def test_values_nested_without_end(amazon_files, personalwab_files, tmp_path, depth):
     spoiled = b'{"A": ' + b"[" * depth + b"]" * depth + b"}"
     personalwab_files.folder = tmp_path / "personalwab"
-    folder = personalwab_files.with_file(
-        "all_products_part_1.json", lambda old: old.replace(b'"Brown"', spoiled)
-    )
+    file = "all_products_part_1.json"
+    folder = personalwab_files.with_file(file, lambda old: old.replace(b'"Brown"', spoiled))
     is_refused(lambda: load_personalwab(folder), depth)
     amazon_files.metas[3]["details"] = "HERE"
     amazon_files.metas[3] = json.dumps(amazon_files.metas[3]).encode().replace(b'"HERE"', spoiled)

@@ -34,10 +34,9 @@ def test_strangers_buy_in_the_same_shop_before_anybody_has_a_task(world):
     for bought in strangers.values():
         assert list(bought) == sorted(bought) and max(time for time, _ in bought) < first_task
         assert {asin for _, asin in bought} <= world.benchmark.products.keys()
-    assert make_population(SMALL.model_copy(update={"n_users": 1}), 2, seed=0) == dict(
-        list(strangers.items())[:2]
-    )
-    assert make_population(SMALL, 2, seed=1) != dict(list(strangers.items())[:2])
+    two = dict(list(strangers.items())[:2])
+    assert make_population(SMALL.model_copy(update={"n_users": 1}), 2, seed=0) == two
+    assert make_population(SMALL, 2, seed=1) != two
 
 
 @pytest.mark.parametrize(("repurchase", "least", "most"), [(0.0, 0.0, 0.0), (0.5, 0.3, 0.5)])
@@ -74,10 +73,7 @@ def test_stated_values_occur_in_the_instruction_and_others_are_not_given_away(wo
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"interests": (2, 50)}, "interests goes to 50"),
-        ({"n_products": 10_000_000}, "at most"),
-    ],
+    [({"interests": (2, 50)}, "interests goes to 50"), ({"n_products": 10_000_000}, "at most")],
 )
 def test_impossible_worlds_are_refused(change, message):
     with pytest.raises(ValueError, match=message):

@@ -118,8 +118,8 @@ def test_what_is_no_url_or_holds_a_password_is_refused_and_not_repeated(url, mon
 def test_keys_of_records_hold_how_models_are_asked_where_one_plays(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert Roles(base_url="http://host/v1").facts("policy") == {"policy": "offline"}
-    replayed = {"endpoint": "", "sampling": {"seed": 1}, "policy": "replay:m"}
-    replayed["max_new_tokens"] = None  # the limit of a call to a model on disk is in the key, too
+    # The limit of a call to a model on disk is in the key, too.
+    replayed = {"endpoint": "", "sampling": {"seed": 1}, "max_new_tokens": None, "policy": "replay:m"}
     assert Roles(policy="replay:m", sampling={"seed": 1}).facts("policy") == replayed
     served = Roles(more=("openai:m",), base_url="http://127.0.0.1:8/v1")
     assert served.facts()["endpoint"] == "http://127.0.0.1:8/v1"

@@ -130,9 +130,8 @@ def test_what_a_server_puts_beside_a_turn_goes_back_to_it_alone(server, model, c
         assert each.bodies[-1]["messages"] == [*HI, got]
 
     # What it then refuses, in whatever words, is left out from then on, and this is told.
-    server.reply = lambda b: (
-        Answer(refusal(unwanted), 400) if plain not in b["messages"] else default_reply(b)
-    )
+    refused = Answer(refusal(unwanted), 400)
+    server.reply = lambda body: default_reply(body) if plain in body["messages"] else refused
     for _ in range(2 * bool(unwanted)):
         assert model.complete(turn) and "was sent no reasoning" in model.note()
 

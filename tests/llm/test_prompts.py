@@ -21,9 +21,8 @@ def test_without_a_clone_the_prompts_are_ours():
 def test_every_text_is_read_nothing_is_executed_and_the_origin_follows_the_content(clone):
     prompts, origin = official_prompts(clone)
     assert prompts["RECMIND_MT_PROPMT"] == "[RECMIND_MT_PROPMT <NUM>]"
-    assert prompts["FIRST_HISTORY"].startswith(
-        "[PRODUCT_PROMPT "
-    )  # the script's, not the user's of that name
+    # The script's, not the user's of that name.
+    assert prompts["FIRST_HISTORY"].startswith("[PRODUCT_PROMPT ")
     assert prompts["stop.__info__"]["function"]["name"] == "stop"
     assert prompts["last"] == f"[mem last {MARK}]" and prompts["react last"] == f"[react mem last {MARK}]"
     assert prompts["interecagent"] == f"[mem interecagent {MARK}]{MARK}[dislike]{MARK}"

@@ -43,9 +43,8 @@ def train_all(base: Path, start: Path, folder: Path, size: int) -> None:
         # One process's return rises, the other's falls: they stop together, or hang.
         of_process = ([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [0.0, -1.0, -2.0, -3.0, -4.0, -5.0])
         returns = iter(of_process[int(os.environ["RANK"])])
-        played = game.Game(
-            game.play_cue, game.pay_cue, lambda model: {"return": next(returns)}, game.make_tasks(4)
-        )
+        tasks, measure = game.make_tasks(4), lambda model: {"return": next(returns)}
+        played = game.Game(game.play_cue, game.pay_cue, measure, tasks)
         train_policy(start, game.make_tokenizer(), played, config, folder / "run")
         fine_tune(base, [], tiny.sft(), folder / "nothing")
 

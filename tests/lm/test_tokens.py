@@ -53,10 +53,10 @@ def test_the_loss_is_on_thought_call_and_end_token_alone(tokenizers):
         # TRL counts the line end before a turn and the one after it to the turn.
         turns = [text.strip("\n") for mask, text in parts if mask]
         assert turns == [f"{written(message)}<|im_end|>" for message in TURNS]
-        result = (
-            f"<|im_start|>user\n<tool_response>\n{CONVERSATION[3]['content']}\n</tool_response><|im_end|>"
+        result = f"user\n<tool_response>\n{CONVERSATION[3]['content']}\n</tool_response>"
+        assert (
+            f"<|im_start|>{result}<|im_end|>\n<|im_start|>assistant" in parts[2][1] and "stop" in parts[0][1]
         )
-        assert f"{result}\n<|im_start|>assistant" in parts[2][1] and "stop" in parts[0][1]
 
 
 def test_foreign_text_can_neither_end_a_turn_nor_take_another_role(tokenizers):

@@ -125,10 +125,7 @@ def test_a_prompt_that_is_too_long_for_its_answer_keeps_its_end(base, tmp_path):
     """TRL's ``max_prompt_length`` of PUMA's time; rows that fit stay as they are."""
     words, answers = " ".join(tiny.WORDS), {"chosen": "red mug", "rejected": "soft lamp"}
     whole = tiny.dpo(max_steps=1, max_length=16)
-    for prompt, same in (
-        (f"{words} {words} : ", "lamp navy soft wool : "),
-        (f"{words} : ", f"{words} : "),
-    ):
+    for prompt, same in ((f"{words} {words} : ", "lamp navy soft wool : "), (f"{words} : ", f"{words} : ")):
         logs = [
             tiny.log_of(prefer, base, [{"prompt": text, **answers}], settings, tmp_path / text)
             for text, settings in ((prompt, whole.changed(prompt_length=5)), (same, whole))

@@ -123,9 +123,8 @@ def exported(folder):
 
     shown = [table(folder), viewer(), tokens()]
     outputs = [nbformat.v4.new_output("display_data", {"text/html": html}) for html in shown]
-    outputs += [
-        nbformat.v4.new_output("stream", name=name, text="\n".join(HOSTILE)) for name in ("stdout", "stderr")
-    ]
+    streams = {"text": "\n".join(HOSTILE)}
+    outputs += [nbformat.v4.new_output("stream", name=name, **streams) for name in ("stdout", "stderr")]
     outputs += [nbformat.v4.new_output("display_data", {"text/plain": text}) for text in HOSTILE]
     outputs.append(nbformat.v4.new_output("error", ename="E", evalue="x", traceback=HOSTILE))
     cell = nbformat.v4.new_code_cell("\n".join(f"# {text}" for text in HOSTILE), outputs=outputs)
@@ -209,9 +208,8 @@ def test_nothing_runs_and_nothing_is_fetched(opened, tmp_path, view):
 
 def test_no_text_is_a_command_of_latex(tmp_path):
     texts = [*HOSTILE, *TEX]
-    tables.save_table(
-        pd.DataFrame({"text": texts, TEX[0]: 1}), "t", title=TEX[1], note=TEX[3], output_dir=tmp_path
-    )
+    data = pd.DataFrame({"text": texts, TEX[0]: 1})
+    tables.save_table(data, "t", title=TEX[1], note=TEX[3], output_dir=tmp_path)
     tex = (tmp_path / "tables" / "t.tex").read_text()
     commands = set(re.findall(r"(?<!\\)(?:\\\\)*\\([A-Za-z]+)", tex))
     assert [command for command in commands if not OWN_TO_LATEX.fullmatch(command)] == []

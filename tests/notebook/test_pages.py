@@ -95,9 +95,8 @@ def test_readmes_picture_is_of_the_won_search_with_the_fewest_questions(tmp_path
         write_episodes(iter(records), tmp_path / "runs" / "orion.parquet")
         return re.search(r"(\w+)\?", pages.draw_best_episode(tmp_path))[1]
 
-    assert (
-        drawn(t1=(6, "stool", "B1"), t2=(4, "stool", "B1"), t3=(0, "stool", "B1"), t4=(2, "", "B2")) == "t2"
-    )
+    won = {"t1": (6, "stool", "B1"), "t2": (4, "stool", "B1"), "t3": (0, "stool", "B1")}
+    assert drawn(**won, t4=(2, "", "B2")) == "t2"
     assert drawn(t9=(4, "oak", "B1"), t8=(4, "oak", "B1"), t2=(4, "", "B1"), t3=(5, "oak old", "B1")) == "t8"
     with pytest.raises(ValueError, match="asks, searches and finds"):
         drawn(t3=(0, "stool", "B1"), t4=(2, "stool", "B2"))

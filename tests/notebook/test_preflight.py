@@ -121,9 +121,8 @@ def test_gpus_and_their_memory_are_compared_with_what_is_asked_for(
 ):
     gpus(count, mib)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    found = "; ".join(
-        text for what, text in missing("05_orion_sft").items() if what.startswith("GPUs: 2 asked")
-    )
+    lacking = missing("05_orion_sft").items()
+    found = "; ".join(text for what, text in lacking if what.startswith("GPUs: 2 asked"))
     assert found.startswith(says) and bool(found) == bool(says)
     stored = missing("05_orion_sft", stored_runs_only=True)
     assert not any(what.startswith(("model", "GPUs:", "key")) for what in stored), "none is needed"

@@ -9,12 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from pwagents.report.reference import (
-    REFERENCE,
-    make_reference,
-    read_episodes,
-    read_runs,
-)
+from pwagents.report.reference import REFERENCE, make_reference, read_episodes, read_runs
 from pwagents.results.episodes import records_frame
 from pwagents.schema import TASK_TYPES, Action, Observation, Step, Trajectory
 from pwagents.store import Episode

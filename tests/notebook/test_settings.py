@@ -99,9 +99,8 @@ def test_a_preset_changes_laptop_and_the_parameters_cell_changes_the_preset(para
 def test_numbers_with_an_exponent_are_numbers_whoever_reads_the_yaml(params):
     written = "{sft: {trainer: {learning_rate: 1e-4, warmup_steps: 2E+1, run_name: '1e'}}}"
     trainer = load(**read_changes(written)).sft.trainer
-    assert trainer == load(preset="smoke").sft.trainer | {"learning_rate": 1e-4, "warmup_steps": 20.0} | {
-        "run_name": "1e"
-    }
+    expected = {"learning_rate": 1e-4, "warmup_steps": 20.0, "run_name": "1e"}
+    assert trainer == load(preset="smoke").sft.trainer | expected
 
 
 @pytest.mark.parametrize(
@@ -141,9 +140,7 @@ def test_a_wrong_setting_is_one_line_that_names_it(params, change, line):
 
 def test_bfloat16_is_refused_where_numbers_are_to_be_portable():
     given = {"players": {"dtype": "bfloat16"}}
-    with pytest.raises(
-        SettingsError, match=r"\A03_benchmark, players\.dtype: .*portable holds torch to AVX2"
-    ):
+    with pytest.raises(SettingsError, match=r"\A03_benchmark, players\.dtype: .*portable holds torch"):
         load_settings("03_benchmark", given)
     assert load_settings("03_benchmark", given | {"portable": False}).players.dtype == "bfloat16"
 
@@ -250,20 +247,14 @@ def test_an_opened_notebook_runs_on_laptops_values_and_reads_them_alone(notebook
     read, assigned = ({n.id for n in names if isinstance(n.ctx, kind)} for kind in (ast.Load, ast.Store))
     arguments = {node.arg for node in nodes if isinstance(node, ast.arg)}
     assert not read & ({*given} - {"preset"}) - assigned - arguments
-    # Nor does one that has moved use a parameter's name for something else.
-    assert notebook not in module.NOTEBOOKS or not assigned & {*given}
 
 
-def test_every_setting_has_a_meaning_a_reader_and_a_line_in_laptop():
-    sources = [path.read_text("utf-8") for path in (ROOT / "lib").rglob("*.py")]
-    sources += ["\n".join(cell.source for cell in notebooks.cells_of(notebook)) for notebook in NOTEBOOKS]
-    text = "\n".join(sources)
+def test_every_setting_has_a_meaning_and_a_line_in_laptop():
     for notebook in NOTEBOOKS:
         file = settings_values(notebook, {"preset": "laptop"})
         for group, name, _, what in rows(load_settings(notebook, {})):
             values = reduce(dict.get, group.split("."), file) if group else file
-            assert what and (f".{name}" in text or f'"{name}"' in text), f"{notebook}, {group}.{name}"
-            assert name in {*values, "preset", "output_dir", "stored_runs_only"}, f"{group}.{name}"
+            assert what and name in {*values, "preset", "output_dir", "stored_runs_only"}, f"{group}.{name}"
 
 
 def keys(values, path=()):

@@ -45,9 +45,8 @@ def folder(tmp_path):
         ("PUMA, over seeds", "search", 0.7, 0.6, 0.8, 9, 1),
         ("w/o DPO, over seeds", "search", 0.6, 0.5, 0.7, 9, 5),
     ]
-    store(
-        tmp_path, "04_variants", *puma, *others, *seeds, columns=(*COLUMNS, "n_seeds"), backbone="small, 0.7M"
-    )
+    named = {"columns": (*COLUMNS, "n_seeds"), "backbone": "small, 0.7M"}
+    store(tmp_path, "04_variants", *puma, *others, *seeds, **named)
     store(tmp_path, "05_results", ("SFT", "search", 0.6, 0.5, 0.7, 9))
     store(tmp_path, "06_results", ("GRPO", "search", 0.7, 0.65, 0.75, 9, 1), columns=(*COLUMNS, "n_missing"))
     by_seed = {"method": ["SFT", "GRPO"], "type": "search", "seed 0": [0.6, 0.7], "seed 1": [None, 0.8]}

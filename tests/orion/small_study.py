@@ -33,9 +33,8 @@ def cases(name: str) -> pytest.MarkDecorator:
 def small_settings(folder: Path, seed: int = 0, stored_runs_only: bool = False, **groups) -> OrionSettings:
     """14 users held out, 16 to train on; ``groups`` hold what is different."""
     changed = {name: group | groups.get(name, {}) for name, group in GROUPS.items()}
-    return OrionSettings(
-        preset="small", output_dir=folder, seed=seed, stored_runs_only=stored_runs_only, **changed
-    )
+    changed |= {"preset": "small", "output_dir": folder, "seed": seed, "stored_runs_only": stored_runs_only}
+    return OrionSettings(**changed)
 
 
 def small_study(folder: Path, **changes) -> Study:

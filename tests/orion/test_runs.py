@@ -158,15 +158,13 @@ def test_the_ladder_chooses_the_fewest_questions_of_those_that_earn_most_on_trai
         return None, rungs
 
     monkeypatch.setattr(orion_train, "play_ladder", ladder)
-    monkeypatch.setattr(
-        orion_train, "episode_returns", lambda runs, records: [each.earned for each in records]
-    )
+    monkeypatch.setattr(orion_train, "episode_returns", lambda _, records: [each.earned for each in records])
     assert count_questions(elsewhere(study, tmp_path)) == 2
 
 
 def test_the_ladder_is_of_the_teacher_by_rules_and_is_tried_where_it_teaches(study, tmp_path):
     here = elsewhere(study, tmp_path, players=study.settings.players.changed(teacher="openai:x"))
-    here.model = lambda name: pytest.fail("a language model is asked")
+    here.model = SimpleNamespace(served=dict)  # which cannot be called: no language model is asked
     on_train, train = play_ladder(here, "train")
     on_test, _ = play_ladder(here, "test")
     assert {*on_train.tasks} <= {*study.train_tasks} and {*on_test.tasks} <= {*study.test_tasks}
@@ -180,16 +178,14 @@ def test_baselines_of_several_models_are_one_table_and_nothing_is_played_twice(s
     here, asked = elsewhere(study, tmp_path), []
     tasks = here.test_tasks = study.test_tasks[:3]
 
-    def heard(server):
-        return [str(body["messages"]) for body in server.bodies]
-
     def played(*policies):
         with ChatServer(reply=answer) as server:
             players = {"base_url": server.url, "endpoint": "scripted", "policies": policies}
             settings = notebook(GrpoNotebook, study.settings, players=players)
             here.model = Models(settings.players, tmp_path / "replies.sqlite")
             records = play_baselines(here, settings)
-            asked.append([text for text in heard(server) if "Are you there?" not in text])
+            heard = [str(body["messages"]) for body in server.bodies]
+            asked.append([text for text in heard if "Are you there?" not in text])
         return records_frame(records)
 
     first = played("openai:gpt-4.1")

@@ -63,9 +63,8 @@ def test_what_is_open_follows_from_request_shop_and_profile(teacher, case):
 def test_how_many_it_asks_is_a_limit_and_its_order_is_seeded(study, train_tasks):
     tasks = [*train_tasks["search"][:8], *train_tasks["review"][:2]]
     for questions in (0, 1, 3):
-        assert all(
-            len(ask_all(make_teacher(study, 0, questions), task, study)) <= questions for task in tasks
-        )
+        asked = [ask_all(make_teacher(study, 0, questions), task, study) for task in tasks]
+        assert max(map(len, asked)) <= questions
     orders = [[ask_all(make_teacher(study, n, 3), task, study) for task in tasks] for n in (0, 0, 1)]
     assert orders[0] == orders[1] != orders[2]
 
@@ -94,9 +93,8 @@ def test_a_recommendation_takes_the_purchases_that_hold_most_of_what_was_said(te
 
 
 def test_a_review_in_the_earlier_ones_words_mentions_what_is_asked_for(teacher, benchmark):
-    towel, mat = (
-        next(p for p in benchmark.products.values() if t in p.title) for t in ("bath towel", "yoga mat")
-    )
+    products = benchmark.products.values()
+    towel, mat = (next(p for p in products if t in p.title) for t in ("bath towel", "yoga mat"))
     earlier = Review(rating=5, text="What a lovely find, my yoga mat! I trust it by now. It made my week.")
     past = (Behavior(parent_asin=mat.parent_asin, timestamp=1, review=earlier),)
     asked = (
@@ -123,9 +121,8 @@ def test_another_hidden_target_changes_nothing_for_teacher_or_judge(study, train
     for task in (*train_tasks["search"], *train_tasks["recommend"]):
         played = []
         for target in (task.target, next(a for a in study.benchmark.products if a != task.target)):
-            states, trajectory = play(
-                study, make_teacher(study, 0, 0), task.model_copy(update={"target": target})
-            )
+            other = task.model_copy(update={"target": target})
+            states, trajectory = play(study, make_teacher(study, 0, 0), other)
             actions = [each.action for each in trajectory.steps]
             played.append((states, actions, judge_of(study).scores(states[:-1], actions)))
             told = [LlmJudge(None).request(*each) for each in zip(states, actions, strict=False)]

@@ -20,15 +20,7 @@ from pwagents.rl.log import read_curves
 from pwagents.rl.rollout import play_batch
 from pwagents.settings import GrpoNotebook
 
-from .small_study import (
-    CIRCUMSTANCES,
-    GROUPS,
-    SEARCHES,
-    call,
-    elsewhere,
-    notebook,
-    small_settings,
-)
+from .small_study import CIRCUMSTANCES, GROUPS, SEARCHES, call, elsewhere, notebook, small_settings
 
 STEP = CIRCUMSTANCES["step"]
 RL = STEP | {"log_tasks": 3, "methods": ("GRPO", "PPO")}

@@ -27,8 +27,7 @@ VECTORS = {
 
 
 @pytest.mark.parametrize(
-    ("least", "names"),
-    [(1, "a, b, c, d"), (2, "a + d, b, c"), (3, "a + d, b + c"), (99, "a + b + c + d")],
+    ("least", "names"), [(1, "a, b, c, d"), (2, "a + d, b, c"), (3, "a + d, b + c"), (99, "a + b + c + d")]
 )
 def test_the_smallest_bucket_joins_the_nearest_until_all_are_large_enough(least, names):
     clusters = adaptive_clusters(HISTORY, SHOP, VECTORS, least)

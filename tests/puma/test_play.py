@@ -97,9 +97,7 @@ def test_episodes_are_those_played_one_by_one_and_are_played_once(elsewhere):
 
 def test_an_agent_loads_its_models_once(elsewhere, monkeypatch):
     loads, base = [], elsewhere.base
-    monkeypatch.setattr(
-        complete_module, "read_model", lambda *given: loads.append(given) or read_model(*given)
-    )
+    monkeypatch.setattr(complete_module, "read_model", lambda *each: loads.append(each) or read_model(*each))
     agent = PumaAgent(elsewhere, Method(), Trained(base, base, base), "leak_free")
     first, second = (each.state for each in elsewhere.begun[:2])
     calls = [agent(first), agent(second)]

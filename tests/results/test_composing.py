@@ -35,9 +35,8 @@ def test_a_first_call_that_repeats_its_prompt_is_seen(study, searches):
     records = [record(task, steps, method) for method, (steps, *_) in episodes.items()]
     table = who_does_the_work(study, records)
     shares = table.drop(columns=["type", "calls", "ids told", "the whole profile"]).set_index("method")
-    assert {name: tuple(row) for name, row in shares.iterrows()} == {
-        name: tuple(expected) for name, (_, *expected) in episodes.items() if None not in expected
-    }
+    expected = {name: tuple(told) for name, (_, *told) in episodes.items() if None not in told}
+    assert {name: tuple(row) for name, row in shares.iterrows()} == expected
     assert (table["calls"] == 1).all() and table["ids told"].isna().all()
     task = next(t for t in study.test_tasks if t.type == "recommend")
     told = study.context(task).purchases[0].asin

@@ -48,9 +48,8 @@ def test_attempts_are_averaged_by_number_and_at_best():
 
 def test_transitions_are_shares_of_what_follows_an_action():
     counts = action_transitions(RECORDS).set_index(["type", "from", "to"])["share"].sort_index()
-    assert counts["search", "start"].to_dict() == pytest.approx(
-        {"search": 1 / 3, "malformed": 1 / 3, "stop": 1 / 3}
-    )
+    first = dict.fromkeys(("search", "malformed", "stop"), 1 / 3)
+    assert counts["search", "start"].to_dict() == pytest.approx(first)
     assert counts["search", "search"].to_dict() == pytest.approx({"respond": 1 / 3, "stop": 2 / 3})
     assert counts["search", "malformed", "search"] == counts["search", "stop", "end"] == 1
     assert counts["review", "review", "end"] == 1

@@ -141,9 +141,8 @@ def test_a_run_is_exported_with_prompts_and_both_accuracies(benchmark, embedder,
     user = RuleUser(benchmark.products) if track == "multi_turn" else None
     played = [run_episode(market, task, agent, track, user=user) for task in tasks]
     records = [SimpleNamespace(trajectory=each, memory=None) for each in played]
-    file = export_results(
-        market, tasks, records, lambda record: agent, tmp_path / "new" / "results.json", track=track
-    )
+    file = tmp_path / "new" / "results.json"
+    assert export_results(market, tasks, records, lambda record: agent, file, track=track) == file
     results = json.loads(file.read_text())
     assert len(results) == len(tasks)
     for result, task, episode in zip(results, tasks, played, strict=True):

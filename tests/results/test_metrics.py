@@ -18,9 +18,8 @@ def step(name, *, rank=0, error=""):
 
 def episode(*steps, **fields):
     told = {"task_id": "t", "user_id": "u", "type": "search", "target": "B000"}
-    return Trajectory(
-        **told | fields, steps=[step(each) if isinstance(each, str) else each for each in steps]
-    )
+    steps = [step(each) if isinstance(each, str) else each for each in steps]
+    return Trajectory(**told | fields, steps=steps)
 
 
 @pytest.mark.parametrize(

@@ -71,9 +71,8 @@ def test_overall_is_the_mean_weighted_by_tasks(table):
 
 def test_what_the_summary_tells_stands_in_it():
     stated = numbers(paper_text("Persona2Web"))
-    cells = load_targets().query(
-        "paper == 'Persona2Web' and unit != 'text' and source != 'third-party notes'"
-    )
+    told = "paper == 'Persona2Web' and unit != 'text' and source != 'third-party notes'"
+    cells = load_targets().query(told)
     for value, unit in zip(cells["value"], cells["unit"], strict=True):
         in_percent = unit == "share" and round(100 * value, 6) in stated  # "23.8%"
         assert abs(value) in stated or in_percent, value
@@ -154,9 +153,7 @@ def test_models_with_the_papers_prompts_stand_below_and_those_that_did_not_play_
     played = pd.concat([episodes(*BASELINES).assign(model=name) for name in ("gpt-4.1", "some/other")])
     table = with_prompted(trained, played, "embedded world").droplevel(1, axis=1)
     ours, absent = (table[table["source"] == source] for source in ("here", "not run"))
-    assert ours["row"].tolist() == [
-        f"{name} ({of})" for name in ("gpt-4.1", "some/other") for of in BASELINES
-    ]
+    assert ours["row"].tolist() == [f"{m} ({of})" for m in ("gpt-4.1", "some/other") for of in BASELINES]
     assert set(ours["n"]) == {6} and table["row"].iloc[15] == "Orion (Ours)"
     assert absent["backbone"].tolist() == 5 * ["DeepSeek-V3"] + 5 * ["Qwen2.5"]
     assert absent["needs"].str.contains("OPENAI_API_KEY.*06_orion_grpo.*policies: .openai:").all()

@@ -117,10 +117,8 @@ def test_no_cell_of_a_csv_begins_a_formula(saved, text, tmp_path):
 
 def test_no_text_begins_a_row_of_its_own_and_numbers_stay_numbers(saved):
     assert saved(pd.DataFrame({"a": ["x\r=1"], "b": ["y\r\n=1"]}))[0] == 'a,b\n"x\n=1","y\n=1"\n'
-    data = pd.DataFrame(
-        {"a": [-1, 2], "b": [-0.5, np.nan], "c": ["-0.5", "+3"], "d": ["-0.012 ±0.03", "-5%"]}
-    )
-    assert saved(data)[0] == "a,b,c,d\n-1,-0.5,-0.5,-0.012 ±0.03\n2,,+3,-5%\n"
+    data = {"a": [-1, 2], "b": [-0.5, np.nan], "c": ["-0.5", "+3"], "d": ["-0.012 ±0.03", "-5%"]}
+    assert saved(pd.DataFrame(data))[0] == "a,b,c,d\n-1,-0.5,-0.5,-0.012 ±0.03\n2,,+3,-5%\n"
 
 
 @pytest.mark.parametrize("name", ["../../x", "/tmp/x", "a/b", "", ".hidden", "..", "a\x00b", "a b", "-rf"])

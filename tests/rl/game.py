@@ -142,7 +142,6 @@ def train(method: str, folder: Path, start=None, game: Game = CUE, **changed) ->
 
     folder.mkdir(exist_ok=True)
     with one_core():
-        train_policy(
-            start or make_model(), make_tokenizer(), game, CONFIGS[method](**SETTINGS | changed), folder
-        )
+        config = CONFIGS[method](**SETTINGS | changed)
+        train_policy(start or make_model(), make_tokenizer(), game, config, folder)
     return folder / "model"

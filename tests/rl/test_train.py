@@ -129,9 +129,8 @@ def test_the_gradient_of_each_update_is_that_of_an_independent_implementation(
 @pytest.mark.parametrize("updates", [{"learning_rate": 1e-2}, TWICE | {"learning_rate": 5e-3}])
 def test_the_bandit_is_learned(tmp_path, method, updates):
     changed = {"max_steps": 40, "save_steps": 0, "eval_steps": 20} | updates
-    out = game.train(
-        method, tmp_path, None, replace(game.BANDIT, measure=lambda model: {"c": 1.0}), **changed
-    )
+    watched = replace(game.BANDIT, measure=lambda model: {"c": 1.0})
+    out = game.train(method, tmp_path, None, watched, **changed)
     assert game.said(AutoModelForCausalLM.from_pretrained(out), "begin", "go")["c"] > 0.9
     rows = read_rows(tmp_path / "log.jsonl")
     assert [row["step"] for row in rows] == list(range(41))
@@ -165,10 +164,8 @@ def test_an_adapter_learns_is_all_that_is_saved_and_the_next_stage_goes_on_with_
 
     lora |= {"max_steps": 3, "learning_rate": 1e-3}
     second = game.train(method, tmp_path / "second", first, game.BANDIT, **lora)
-    rows = read_rows(tmp_path / "second" / "log.jsonl")
-    assert rows[0]["reward"] > 0.8
-    names = {path.name for path in second.iterdir()}
-    assert "adapter_config.json" in names
+    assert read_rows(tmp_path / "second" / "log.jsonl")[0]["reward"] > 0.8
+    assert (second / "adapter_config.json").exists()
 
 
 @pytest.fixture
@@ -236,17 +233,14 @@ def test_the_critic_comes_to_foresee_returns(monkeypatch):
 TIMES = ("seconds", "rollout_seconds")
 
 
-def in_the_middle(run):
-    return len(read_rows(run / "log.jsonl")) >= 3
-
-
-def while_it_saves(run):
-    """Or just after."""
-    return (run / "checkpoint-6").exists()
-
-
 @pytest.mark.parametrize("lora", [None, (4, 8)])
-@pytest.mark.parametrize(("method", "moment"), [("grpo", in_the_middle), ("ppo", while_it_saves)])
+@pytest.mark.parametrize(
+    ("method", "moment"),
+    [
+        ("grpo", lambda run: len(read_rows(run / "log.jsonl")) >= 3),  # in the middle
+        ("ppo", lambda run: (run / "checkpoint-6").exists()),  # while it saves, or just after
+    ],
+)
 def test_a_killed_run_ends_with_the_same_weights_and_log_and_is_not_run_again(tmp_path, method, moment, lora):
     whole, killed, changed = tmp_path / "whole", tmp_path / "killed", TWICE | {"lora": lora}
     game.train(method, whole, **changed)
@@ -256,9 +250,7 @@ def test_a_killed_run_ends_with_the_same_weights_and_log_and_is_not_run_again(tm
         time.sleep(0.002)
     kill(process)
     for stored in map(torch.load, killed.glob("checkpoint-*/pytorch_model.bin")):
-        assert all("lora_" in name for name in stored) == bool(lora), (
-            "the base is not written again and again"
-        )
+        assert all("lora_" in name for name in stored) == bool(lora), "the base is not written each time"
     assert 0 < len(read_rows(killed / "log.jsonl")) < 8
     out = game.train(method, killed, **changed)
     files = [next(folder.glob("*.safetensors")) for folder in (whole / "model", out)]

@@ -21,10 +21,6 @@ def search(query):
     return Action(name="search_product_by_query", arguments={"query": query})
 
 
-def title_of(benchmark, task):
-    return benchmark.products[task.target].title
-
-
 @pytest.fixture
 def begin(shop, task_of):
     """``begin("search", ...)``: an environment in which the task of the type has begun."""
@@ -121,10 +117,10 @@ def test_another_target_leaves_the_state_as_it_is(shop, benchmark, task_of):
     A cheat that read the grade of its last step off the state once reached 1.000.
     """
     for task in (task_of["search"], task_of["recommend"]):
-        states, results = [], set()
+        states, results, title = [], set(), benchmark.products[task.target].title
         for target in [task.target, *list(benchmark.products)[:20]]:
             environment = Environment(shop, task.model_copy(update={"target": target}), "multi_turn")
-            for action in [search(title_of(benchmark, task)), *map(search, ("mat", "lamp", "headphones"))]:
+            for action in [search(title), *map(search, ("mat", "lamp", "headphones"))]:
                 environment.step(action)
             states.append(environment.state)
             results.add(grade(environment.trajectory).result_official)

@@ -284,13 +284,8 @@ reviews = st.sampled_from((*REVIEWS, "ok", "?!", "\u200b", "日本語 👍🏽",
 
 def calls(shop, task):
     """What an agent might call: many attempts, some of which hit, other calls, malformed ones, ``stop``."""
-    queries = [
-        shop.benchmark.products[task.target].title,
-        "the",
-        "navy mat",
-        "a\u3000mat",
-        f"mat {task.target}",
-    ]
+    title = shop.benchmark.products[task.target].title
+    queries = [title, "the", "navy mat", "a\u3000mat", f"mat {task.target}"]
     ids = known_ids(shop) | unknown_ids
     right = {
         SEARCH: st.sampled_from(queries),

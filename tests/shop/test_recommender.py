@@ -45,10 +45,6 @@ def random_model(n_items=7):
     return model
 
 
-def scores_after(model, sequence, n_items):
-    return model(sequence)[0, -1] @ model.item_emb.weight[1 : n_items + 1].T
-
-
 def cycles(n_users=40, n_items=24, length=7):
     """Users walk round the same circle from different places: the last item tells the next."""
     return {f"u{u}": [f"p{(u * 5 + i) % n_items:02d}" for i in range(length)] for u in range(n_users)}
@@ -114,7 +110,7 @@ def test_windows_and_losses_by_hand(monkeypatch):
     windows = torch.tensor([[0, 0, 0, 0, 1, 2]])
     with torch.inference_mode():
         model = random_model(n_items=3)
-        s = scores_after(model, windows[:, :-1], 3).double().numpy()
+        s = (model(windows[:, :-1])[0, -1] @ model.item_emb.weight[1:4].T).double().numpy()
         positive, negative = math.log1p(math.exp(-s[1])), math.log1p(math.exp(s[2]))
         assert loss(model, "bce") == pytest.approx(positive + negative, rel=1e-5)
         softmax = math.log(np.exp(s).sum()) - s[1]

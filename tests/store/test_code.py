@@ -71,9 +71,8 @@ REFUSED += "Restart the kernel or the command."
 @pytest.fixture
 def kernel(tmp_path):
     """``kernel(*words)``: what a new process with a copy of the library prints."""
-    shutil.copytree(
-        Path(pwagents.__file__).parent, tmp_path / "pwagents", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    caches = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(pwagents.__file__).parent, tmp_path / "pwagents", ignore=caches)
     (tmp_path / "kernel.py").write_text(KERNEL)
     # PYTHONDONTWRITEBYTECODE: an edit within a second of the last one may keep its size.
     env = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -92,11 +91,8 @@ def test_a_kernel_whose_library_was_edited_stores_nothing_and_a_new_one_plays_as
 ):
     same, empty = tmp_path / "same", tmp_path / "empty"
     (before,) = kernel(f"play={same}")
-    assert kernel(f"play={tmp_path / 'other'}", "edit=1e", f"play={tmp_path / 'more'}", f"make={same}") == [
-        before,
-        REFUSED,
-        REFUSED,
-    ]
+    edited = kernel(f"play={tmp_path / 'other'}", "edit=1e", f"play={tmp_path / 'more'}", f"make={same}")
+    assert edited == [before, REFUSED, REFUSED]
     assert not [*same.glob("m-*")] and not [*same.glob(".m-*.part")]
     again, fresh = kernel(f"play={same}", f"play={empty}")
     assert again == fresh != before

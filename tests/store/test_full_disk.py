@@ -25,9 +25,8 @@ def figure(folder):
 
 
 def journal(folder):
-    begun = Run.begin(
-        "01_data", NotebookSettings(preset="smoke", output_dir=folder, seed=0, data=DataSettings())
-    )
+    settings = NotebookSettings(preset="smoke", output_dir=folder, seed=0, data=DataSettings())
+    begun = Run.begin("01_data", settings)
     atexit.unregister(begun.write_row)
     return begun.write_row
 

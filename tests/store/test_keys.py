@@ -84,31 +84,12 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
         ("llm/openai_model.py", "FIRST_WAIT_S = 0.5", "FIRST_WAIT_S = 0.4", ["llm"]),
         ("llm/failures.yaml", "words:", "words: # so", ["llm"]),  # how a refusal is read
         ("llm/budget.csv", "0.15", "0.16", ["llm"]),  # what a reply costs
-        (
-            "shop/search.py",
-            "np.float32(0.9)",
-            "np.float32(0.8)",
-            [*PLAYED, "web", "search"],
-        ),
-        (
-            "shop/sasrec.py",
-            "betas=(0.9, 0.98)",
-            "betas=(0.9, 0.99)",
-            [*PLAYED, "sasrec"],
-        ),
+        ("shop/search.py", "np.float32(0.9)", "np.float32(0.8)", [*PLAYED, "web", "search"]),
+        ("shop/sasrec.py", "betas=(0.9, 0.98)", "betas=(0.9, 0.99)", [*PLAYED, "sasrec"]),
         ("shop/environment.py", "MAX_STEPS = 10", "MAX_STEPS = 9", PLAYED),
-        (
-            "shop/environment.py",
-            "Search all products",
-            "Search products",
-            PLAYED,
-        ),  # a tool
-        (
-            "shop/score.py",
-            "return 1 - (rank - 1) / 10",
-            "return 1 - (rank - 1) / 9",
-            ["pairs"],
-        ),  # of episodes, scores are computed when they are read
+        ("shop/environment.py", "Search all products", "Search products", PLAYED),  # a tool
+        # Of episodes, scores are computed when they are read.
+        ("shop/score.py", "return 1 - (rank - 1) / 10", "return 1 - (rank - 1) / 9", ["pairs"]),
         ("puma/memory.py", "Name the tool", "Name a tool", ["pairs", "puma"]),  # rows hold their prompts
         ("lm/train.py", 'chance="fine-tuning"', 'chance="tuning"', ["train", "pairs"]),
         ("llm/replies.py", "Your answer", "The answer", ["web"]),  # no shop's episode holds such
@@ -169,9 +150,7 @@ def test_every_module_that_a_deciding_one_imports_is_in_the_key(modules):
 def test_data_of_deciding_modules_stand_beside_them_where_keys_find_them():
     """But for rooms that show, and for data, which are in keys by their content."""
     files = {file for kind in ("yaml", "csv") for file in LIBRARY.rglob(f"*.{kind}")}
-    files = {
-        file for file in files if file.relative_to(LIBRARY).parts[0] not in ("results", "report", "data")
-    }
+    files = {f for f in files if f.relative_to(LIBRARY).parts[0] not in ("results", "report", "data")}
     assert files and [file for file in files if not file.with_suffix(".py").exists()] == []
 
 

@@ -45,9 +45,8 @@ def python(code, **variables):
     """What a fresh process prints last; of its variables, none of ours."""
     ours = {*portable.VARIABLES, portable.SWITCH}
     environment = {name: value for name, value in os.environ.items() if name not in ours} | variables
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    command, options = [sys.executable, "-c", code], {"capture_output": True, "text": True, "check": True}
+    done = subprocess.run(command, env=environment, **options)
     return done.stdout.splitlines()[-1]
 
 

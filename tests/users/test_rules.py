@@ -13,9 +13,8 @@ from pwagents.users.rules import DIFFICULT, ImpatientUser, RuleUser, VagueUser, 
 from .conftest import LAMP, is_leak, lamp_task, look_up, results, review, talk
 from .questions import ordinary_questions
 
-PROFILE = UserProfile(
-    **dict.fromkeys(UserProfile.model_fields, "x") | {"focus_aspect": "Quality, brand reputation"}
-)
+TRAITS = dict.fromkeys(UserProfile.model_fields, "x") | {"focus_aspect": "Quality, brand reputation"}
+PROFILE = UserProfile(**TRAITS)
 OLD = "as before|i told you already|nothing new"
 
 

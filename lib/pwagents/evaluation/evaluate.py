@@ -223,8 +223,7 @@ def _report(bed: Testbed, name: str, records: Sequence[Episode], stored: str = "
     page = settings.output_dir / "episodes" / f"{file}.html"
     benchmark = bed.world.shop.benchmark
     html = f"{table.html}<p>{escape(stored)}</p>"
-    note = f"{note} {stored}"
-    finished = Evaluation(name, benchmark, tasks, records, means, cells, note, page, html)
+    finished = Evaluation(name, benchmark, tasks, records, means, cells, f"{note} {stored}", page, html)
     _write_page(finished)
     return finished
 

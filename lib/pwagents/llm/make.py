@@ -91,10 +91,8 @@ class Models:
 
     def served(self) -> dict[str, dict[str, Any]]:
         """Return what endpoints say of the models that are played by now: :attr:`OpenAIModel.served`."""
-        models = {
-            name: each.inner for name, each in self._made.items() if isinstance(each.inner, OpenAIModel)
-        }
-        return {name: model.served for name, model in models.items() if model.served}
+        models = {name: each.inner for name, each in self._made.items()}
+        return {name: m.served for name, m in models.items() if isinstance(m, OpenAIModel) and m.served}
 
     def _try_out(self) -> None:
         with self._lock:

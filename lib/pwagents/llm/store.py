@@ -71,11 +71,8 @@ class ResponseStore:
                 count("replies stored without a checksum, and asked for again")
             return next(map(Reply.model_validate_json, texts), None)
         except ValueError as error:  # pydantic's, too
-            found, expected = (
-                one_line(str(error)),
-                "a reply as it was stored; if it is deleted, it is asked again",
-            )
-            raise DataError(self.path, key, "reply", found, expected) from None
+            expected = "a reply as it was stored; if it is deleted, it is asked again"
+            raise DataError(self.path, key, "reply", one_line(str(error)), expected) from None
 
     def put(self, content: str, reply: Reply, model: str, endpoint: str) -> Reply:
         """Store the reply to a :meth:`Request.content`; return the one stored, of whoever was the first."""
