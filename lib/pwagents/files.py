@@ -116,21 +116,21 @@ def append_line(file: FileIO, line: bytes) -> None:
         raise
 
 
-def seal_line(text: str) -> str:
-    """Return a JSON object's text with a last field that holds 16 hex digits of the SHA-256 of the others."""
-    return f'{text[:-1]}{_SUM}{_sum_of(text)}"}}'
+def seal_line(text: str, place: str = "") -> str:
+    """Return a JSON object's text with a last field: 16 hex digits of the SHA-256 of ``place`` and text."""
+    return f'{text[:-1]}{_SUM}{_sum_of(place + text)}"}}'
 
 
-def open_line(text: str) -> str:
+def open_line(text: str, place: str = "") -> str:
     """Return the text that :func:`seal_line` was given; an empty text if this one was never sealed.
 
     Raises:
         ValueError: it is not as it was sealed.
     """
     text, seal, found = text.rpartition(_SUM)
-    if not seal:
+    if not seal or "{" in found:  # within the object
         return ""
-    if found != f'{_sum_of(text + "}")}"}}':
+    if found != f'{_sum_of(f"{place}{text}}}")}"}}':
         raise ValueError("its checksum does not fit: it was damaged or edited")
     return text + "}"
 

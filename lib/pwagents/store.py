@@ -39,6 +39,7 @@ from pwagents.errors import DataError, InfrastructureError, NotEvaluableError, d
 from pwagents.files import append_line, damage, open_line, open_lines, seal, seal_line, sync, write_aside
 from pwagents.progress import count, progress
 from pwagents.schema import Outcome, Record, TaskType, Trajectory
+from pwagents.urls import changes_served
 
 KEY = "made_from.json"
 LIBRARIES = ("torch", "transformers", "trl")  # other versions may give other weights
@@ -287,7 +288,9 @@ def episodes(
     count("episodes stored", sum(key in done for key in keys.values()))
     if not stored_only:
         fields["served"] = served()
-        _tell_other_models(method, [each for each in records.values() if each.key in done], fields["served"])
+        _report_other_models(
+            method, [each for each in records.values() if each.key in done], fields["served"]
+        )
     if stored_only or not unfinished:
         return _require_played([records[keys[task.task_id]] for task in tasks])
 
@@ -427,17 +430,15 @@ def _play(
     return record(**fields, **who, **own, **record.details(task, trajectory))
 
 
-def _tell_other_models(method: str, stored: Sequence[StoredEpisode], served: Mapping[str, Any]) -> None:
+def _report_other_models(method: str, stored: Sequence[StoredEpisode], served: Mapping[str, Any]) -> None:
     """Say how many episodes were played when an endpoint said something else of its model."""
     for model, now in served.items():
         before = [each.served[model] for each in stored if model in each.served]
-        others = [{n: said[n] for n in said.keys() & now.keys() if said[n] != now[n]} for said in before]
-        if others := [changed for changed in others if changed]:
-            count("episodes stored of a model served otherwise", len(others))
-            changes = (f"{n} was {was!r:.60}, is {now[n]!r:.60}" for n, was in sorted(others[0].items()))
+        if changes := [change for said in before if (change := changes_served(said, now))]:
+            count("episodes stored of a model served otherwise", len(changes))
             print(
-                f"{method}: of {model} the endpoint said something else when {len(others):,} of the episodes "
-                f"were stored ({'; '.join(changes)}). Another model there needs another players.endpoint."
+                f"{method}: of {model} the endpoint said something else when {len(changes):,} episodes were "
+                f"stored ({changes[0]}). Another model there needs another players.endpoint."
             )
 
 

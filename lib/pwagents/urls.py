@@ -2,8 +2,10 @@
 
 import os
 import re
+from collections.abc import Mapping
 from hashlib import sha256
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -28,7 +30,7 @@ def check_url(url: str) -> str:
         ValueError: it is no http or https URL, or holds a password or a query, in which keys stand; the
             message does not repeat those.
     """
-    url = url.strip()
+    url = url.strip().rstrip("/")
     if "@" in url or "?" in url:  # wherever it stands: a password may hold any letter
         raise ValueError(
             "base_url holds user:password@ or ?..., which would stand in every result; expected "
@@ -44,6 +46,14 @@ def check_url(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"base_url {without_token(url)!r}; expected http://HOST:PORT/v1 or https://...")
     return url
+
+
+def changes_served(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return what an endpoint says of its model otherwise than before; an empty text if nothing."""
+    # A time that was the answer's own is left out on one side.
+    names = sorted({*before, *now} - ({"created"} - ({*before} & {*now})))
+    changes = [(name, before.get(name), now.get(name)) for name in names]
+    return "; ".join(f"{name} was {a!r:.60}, is {b!r:.60}" for name, a, b in changes if a != b)
 
 
 def without_token(url: str) -> str:

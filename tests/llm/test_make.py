@@ -83,14 +83,25 @@ def test_what_a_server_does_not_take_is_noted_of_a_resumed_run_too(chat_server, 
     assert models().note() == "" and len(server.bodies) == 3  # the trial, and the request twice
 
 
+def test_stored_replies_of_a_model_that_was_replaced_are_told(chat_server, models, capsys):
+    server = chat_server()
+    for root in ("/a", "/a", "/b", "/b"):
+        server.lists = {"data": [{"id": "m", "root": root}]}
+        models(base_url=f"{server.url}/")("openai:m").complete(HI)
+    assert (
+        capsys.readouterr().out.count("m: its endpoint said something else") == 1 and len(server.bodies) == 2
+    )
+
+
 def test_what_a_server_says_of_its_model_leaves_out_what_is_made_for_the_answer(chat_server, models):
     server, said = chat_server(), {"id": "m", "object": "model", "root": "/models/a", "max_model_len": 4096}
-    for seconds, more in ((0, {}), (10**6, {"created": int(time.time()) - 10**6})):
-        own = said | {"created": int(time.time()) - seconds, "permission": [{"id": f"p{seconds}"}]}
+    for created, more in ((int(time.time()), {}), (1_700_000_000, {"created": 1_700_000_000})):
+        own = said | {"created": created, "permission": [{"id": f"p{created}"}]}
         server.lists = {"data": [{"id": "other"}, own]}
         made = models(base_url=server.url)
         made("openai:m"), made("openai:not listed")
-        assert made.served() == {"openai:m": said | more}
+        others = {"openai:not listed": {"listed": ["other", "m"]}}
+        assert made.served() == {"openai:m": said | more} | others
     for odd in ({"data": None}, {"data": ["m"]}, "<html>"):
         server.lists = odd
         made = models(base_url=server.url)

@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pwagents.errors import DataError, InfrastructureError
+from pwagents.files import seal_line
 from pwagents.llm.chat import Reply, Request, ToolCall, ask_all, key_of
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.store import ResponseStore, StoredModel
+from pwagents.progress import counts
 from pwagents.schema import Usage
 
 from ..agents.conftest import ScriptedModel
@@ -101,14 +103,14 @@ def test_a_damaged_store_is_told_and_kept(store):
             get(ResponseStore(store.path))
         assert len(store.path.read_bytes()) == len(damaged)
     store.path.write_bytes(sound)
-    with sqlite3.connect(store.path) as db:
-        db.execute("UPDATE answer SET reply = replace(reply, 'aaa', 'aba')")
-    with pytest.raises(DataError, match=rf"\A.*record {key_of(request().content('m'))}, field 'reply.*\Z"):
-        get(ResponseStore(store.path))
-    with sqlite3.connect(store.path) as db:  # as an earlier version stored it, without a checksum
-        db.execute('UPDATE answer SET reply = \'{"text": "b"}\'')
-    mended = ResponseStore(store.path)
-    assert get(mended) is None and put(mended, Reply(text="c")) == get(mended) == Reply(text="c")
+    # Edited, without a checksum as an earlier version stored it, and another's.
+    another = seal_line(written := '{"text": "b"}', "another key")
+    for edit in ("replace(reply, 'aaa', 'aba')", f"'{written}'", f"'{another}'"):
+        with sqlite3.connect(store.path) as db:
+            db.execute(f"UPDATE answer SET reply = {edit}")
+        before, mended = counts.copy(), ResponseStore(store.path)
+        assert get(mended) is None and len(counts - before) == 1
+        assert put(mended, Reply(text="aaa")) == put(mended, Reply(text="c")) == Reply(text="aaa")
 
 
 def test_what_cannot_be_read_or_written_now_is_no_damage(store, tmp_path):

@@ -208,7 +208,7 @@ def test_another_model_behind_one_address_is_told_and_counted(store, capsys):
     assert seen[0] == ({"episodes played": 2}, "")
     assert seen[1] == ({"episodes stored": 2, "episodes played": 1}, "")
     assert seen[2][0] == {"episodes stored": 3, other: 3}
-    assert "openai:m" in seen[2][1] and "3 of the episodes were stored (root was '/a', is '/b')" in seen[2][1]
+    assert "of openai:m" in seen[2][1] and "3 episodes were stored (root was '/a', is '/b')" in seen[2][1]
     play_tasks(make_tasks(3), never, store, stored_only=True, served=never)  # nobody is asked
 
 

@@ -129,6 +129,7 @@ class ChatModel(ABC):
     workers: int = 1
     limits: Mapping[Protocol, int] = {}
     endpoint: str = "local"
+    served: Mapping[str, Any] = {}  # what the endpoint says of the model
 
     def __reduce__(self) -> Any:
         raise StaysHere("the store of replies and the budget of a language model are those of one process")

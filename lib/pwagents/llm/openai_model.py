@@ -153,16 +153,18 @@ class OpenAIModel(ChatModel):
 
     @cached_property
     def served(self) -> dict[str, Any]:
-        """Return what the endpoint's list of models (``/models``) says of this one; {} if it says nothing.
+        """Return what the endpoint's list of models (``/models``) says of this one, {} without a list.
 
-        Ids and times that are made for the answer are left out: they tell nothing of the model.
+        Where the list lacks its name, as llama.cpp's does, all ids are returned. What is made for the answer
+        (times, ids of permissions) is left out.
         """
         from httpx2 import Response
 
         with suppress(Exception):  # it is no part of a run: many an endpoint has no such list
             client = self._client.with_options(timeout=LIST_S)
             listed = read_json(client.get("/models", cast_to=Response).content, self._secrets)["data"]
-            said = next(each for each in listed if each["id"] == self.name)
+            said = next((each for each in listed if each["id"] == self.name), {})
+            said = said or {"listed": [each["id"] for each in listed]}
             if abs(time.time() - said.get("created", 0)) < ALMOST_NOW_S:
                 said.pop("created")
             return {name: value for name, value in said.items() if name != "permission"}

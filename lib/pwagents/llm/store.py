@@ -4,11 +4,12 @@ One SQLite file. A reply is found by endpoint, model and request. It is in the f
 it goes on, so a killed run pays for no finished call twice. (A power cut may lose the last seconds.)
 """
 
+import json
 import sqlite3
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -18,11 +19,13 @@ from pwagents.files import open_line, seal_line
 from pwagents.llm.chat import ChatModel, Reply, Request, key_of
 from pwagents.llm.failures import one_line
 from pwagents.progress import count
+from pwagents.urls import changes_served
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS answer (key TEXT, endpoint TEXT, model TEXT NOT NULL, content BLOB NOT NULL, "
     "reply TEXT NOT NULL, PRIMARY KEY (key, endpoint))",
-    "CREATE TABLE IF NOT EXISTS note (endpoint TEXT, model TEXT, text TEXT, PRIMARY KEY (endpoint, model))",
+    "CREATE TABLE IF NOT EXISTS fact (endpoint TEXT, model TEXT, name TEXT, text TEXT, "
+    "PRIMARY KEY (endpoint, model, name))",
 )
 _WAIT_S = 60  # for another process that is writing
 
@@ -65,34 +68,31 @@ class ResponseStore:
         if len(set(replies.values())) > 1:
             expected = "one of them, named in players.endpoint"
             raise DataError(self.path, key, "endpoint", ", ".join(replies), expected)
-        try:
-            texts = [text for text in map(open_line, replies.values()) if text]
-            if len(texts) < len(replies):  # of an earlier version
-                count("replies stored without a checksum, and asked for again")
-            return next(map(Reply.model_validate_json, texts), None)
-        except ValueError as error:  # pydantic's, too
-            expected = "a reply as it was stored; if it is deleted, it is asked again"
-            raise DataError(self.path, key, "reply", one_line(str(error)), expected) from None
+        reply = next(filter(None, (_read(text, key) for text in replies.values())), None)
+        if replies and not reply:
+            count("replies stored that do not fit their checksum, or have none")
+        return reply
 
     def put(self, content: str, reply: Reply, model: str, endpoint: str) -> Reply:
         """Store the reply to a :meth:`Request.content`; return the one stored, of whoever was the first."""
-        packed, written = zlib.compress(content.encode(), 1), seal_line(reply.model_dump_json())
-        values = (key := key_of(content), endpoint, model, packed, written)
+        written = seal_line(reply.model_dump_json(), key := key_of(content))
+        held = self._execute("SELECT reply FROM answer WHERE (key, endpoint) = (?, ?)", (key, endpoint))
+        damaged = next((text for (text,) in held if not _read(text, key)), None)
         self._execute(
-            "INSERT INTO answer VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET reply = excluded.reply "
-            'WHERE reply NOT LIKE \'%"sha256": "%\'',
-            values,
+            "INSERT INTO answer VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET reply = excluded.reply WHERE reply = ?",
+            (key, endpoint, model, zlib.compress(content.encode(), 1), written, damaged),
         )
         return self.get(key, endpoint)
 
-    def put_note(self, text: str, model: str, endpoint: str) -> None:
-        """Store what tables note of a model, in the place of what they noted before."""
-        self._execute("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", (endpoint, model, text))
+    def put_fact(self, name: str, text: str, model: str, endpoint: str) -> None:
+        """Store what is known of a model, in the place of what was known before."""
+        self._execute("INSERT OR REPLACE INTO fact VALUES (?, ?, ?, ?)", (endpoint, model, name, text))
 
-    def note(self, model: str, endpoint: str) -> str:
-        """Return what tables note of a model, or of all of this name where ``endpoint`` is empty."""
-        query = "SELECT text FROM note WHERE model = ? AND ? IN ('', endpoint) ORDER BY endpoint"
-        return " ".join(text for (text,) in self._execute(query, (model, endpoint)))
+    def fact(self, name: str, model: str, endpoint: str) -> str:
+        """Return what is known of a model, or of all of this name where ``endpoint`` is empty."""
+        query = "SELECT text FROM fact WHERE (name, model) = (?, ?) AND ? IN ('', endpoint) ORDER BY endpoint"
+        return " ".join(text for (text,) in self._execute(query, (name, model, endpoint)))
 
     def models(self) -> dict[str, int]:
         """Return the number of stored replies of each model."""
@@ -141,7 +141,7 @@ class StoredModel(ChatModel):
         if inner:
             self.name, self.workers, self.endpoint = inner.name, inner.workers, endpoint or inner.endpoint
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
-        self._lock = threading.Lock()
+        self._lock, self._is_compared = threading.Lock(), False
 
     def reply(self, request: Request) -> Reply:
         if self.sampling:
@@ -158,14 +158,27 @@ class StoredModel(ChatModel):
             if reply is None:
                 self._before_first()
             count("replies asked for" if reply is None else "replies stored")
+            self._compare_served()
             if reply is None:
                 reply = self.store.put(content, self.inner.reply(request), self.name, self.endpoint)
                 if (note := self.inner.note()) and note != self.note():
-                    self.store.put_note(note, self.name, self.endpoint)
+                    self.store.put_fact("note", note, self.name, self.endpoint)
             return reply
 
     def note(self) -> str:
-        return self.store.note(self.name, self.endpoint)
+        return self.store.fact("note", self.name, self.endpoint)
+
+    def _compare_served(self) -> None:
+        """Say once whether the endpoint says something else of its model than when it was first asked."""
+        with self._lock:
+            now, self._is_compared = {} if self._is_compared or not self.inner else self.inner.served, True
+        if now:
+            before = self.store.fact("served", self.name, self.endpoint)
+            if before and (change := changes_served(json.loads(before), now)):
+                print(
+                    f"{self.name}: its endpoint said something else of it when replies were stored: {change}."
+                )
+            self.store.put_fact("served", json.dumps(now), self.name, self.endpoint)
 
     def _not_stored(self, request: Request) -> DataError:
         texts = [m["content"] for m in request.messages if isinstance(m.get("content"), str)]
@@ -173,3 +186,10 @@ class StoredModel(ChatModel):
         wrong = f"none to {one_line((texts or [''])[-1], length=80)!r} (replies held: {held or 'none'})"
         expected = "every reply stored; run once with the model itself, same params, same data"
         return DataError(self.store.path, f"model {self.name}", "reply", wrong, expected)
+
+
+def _read(text: str, key: str) -> Reply | None:
+    """Return a stored reply; None if it is not as it was stored, or of a version without checksums."""
+    with suppress(ValueError):  # pydantic's, too
+        return Reply.model_validate_json(open_line(text, key))
+    return None
