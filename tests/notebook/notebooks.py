@@ -49,14 +49,10 @@ def cells_of(notebook: str) -> list:
     return nbformat.read(ROOT / "notebooks" / f"{notebook}.ipynb", as_version=4).cells
 
 
-def parameters_cell(notebook: str) -> str:
-    (source,) = (c.source for c in cells_of(notebook) if "parameters" in c.metadata.get("tags", ()))
-    return source
-
-
 def parameters_of(notebook: str) -> dict:
     """What the parameters cell says as it is committed."""
     values: dict = {}
-    exec(parameters_cell(notebook), values)
+    (source,) = (c.source for c in cells_of(notebook) if "parameters" in c.metadata.get("tags", ()))
+    exec(source, values)
     del values["__builtins__"]
     return values

@@ -20,7 +20,7 @@ LABELS |= {"two_decimals", "twins", "figure"}
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("notebook", QUICK)
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_run_all_works_twice_in_one_kernel_and_its_settings_cell_after_the_end(notebook, tmp_path):
     if notebook == "10_summary":  # it reads what other notebooks left
         for folder in ("figures", "tables"):
@@ -106,7 +106,3 @@ def is_shown(statement: ast.stmt) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
     name = getattr(call, "func", None)
     return getattr(name, "id", getattr(name, "attr", "")) in SHOWS
-
-
-def test_every_notebook_that_has_moved_is_tried():
-    assert set(QUICK) == set(NOTEBOOKS)
