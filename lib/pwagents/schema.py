@@ -246,7 +246,7 @@ class Action(Record):
     Args:
         thought: what the model wrote beside the call.
         notes: what the agent keeps for its later steps, by name. It is stored, and no model is told it.
-        beside: of the model's reply (:class:`pwagents.llm.chat.Reply`), for its server alone.
+        extras: of the model's reply (:class:`pwagents.llm.chat.Reply`), for its server alone.
         problem: why the reply holds no call (no JSON, empty, cut off), in one line for the model; else empty.
         usage: what the model's calls for this step cost; None without a model.
     """
@@ -255,7 +255,7 @@ class Action(Record):
     arguments: dict[str, Any] = {}
     thought: str = ""
     notes: dict[str, str] = {}
-    beside: str = ""
+    extras: str = ""
     problem: str = ""
     problem_kind: ProblemKind = ""
     usage: Usage | None = None
@@ -275,7 +275,7 @@ class Step(Record):
         observation: the answer; of a malformed call, its error.
         error: why the call was malformed, in one line; empty for a valid one.
         user_usage, update_usage: what the simulated user and the profile's update cost.
-        user_beside: the same of the simulated user's reply. It is stored, and no agent sees it.
+        user_extras: the same of the simulated user's reply. It is stored, and no agent sees it.
         profile: the contextual profile as text where this step changed it (Orion, 4.2); it is told with the
             observation.
     """
@@ -285,7 +285,7 @@ class Step(Record):
     error: str = ""
     error_kind: ProblemKind = ""
     user_usage: Usage | None = None
-    user_beside: str = ""
+    user_extras: str = ""
     profile: str = ""
     update_usage: Usage | None = None
 

@@ -123,7 +123,7 @@ def test_what_a_server_puts_beside_a_turn_goes_back_to_it_alone(server, model, c
     calls = {"tool_calls": [{"id": "c", "function": {"name": "s"}}]} if "tool_calls" in back else {}
     plain = {"role": "assistant", "content": "Hm."} | calls
     server.then(completion({"role": "assistant", "content": "Hm."} | said))
-    turn = [*HI, plain | {"beside": model.complete(HI, [TOOL]).beside}]
+    turn = [*HI, plain | {"extras": model.complete(HI, [TOOL]).extras}]
     other = chat_server()  # whose model has the same name
     for each, got in ((other, plain), (server, plain | back)):
         OpenAIModel("gpt-4o-mini", each.url).complete(turn)

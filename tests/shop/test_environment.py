@@ -73,8 +73,8 @@ def test_respond_reaches_the_user_and_every_end_is_told(begin, task_of):
     assert heard == [(task_of["search"].task_id, 1, "Which color?")]
     assert answer.error == "" and lost.error and lost.user_usage is None
     # What a model thinks as the user is kept for its server, and no agent reads it.
-    assert [step.user_beside for step in environment.trajectory.steps] == ["", "[thoughts]", ""]
-    assert answer.user_beside == "" and not any(step.user_beside for step in environment.state.session)
+    assert [step.user_extras for step in environment.trajectory.steps] == ["", "[thoughts]", ""]
+    assert answer.user_extras == "" and not any(step.user_extras for step in environment.state.session)
     assert environment.trajectory.end == "cut_off", "nobody has ended it"
     environment.step(STOP)
     assert environment.end == "stop"

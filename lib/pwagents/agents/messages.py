@@ -96,16 +96,16 @@ def call_messages(i: int, step: Step) -> list[Message]:
     action, answer = step.action, answer_text(step)
     # No call was made, so none may be shown: providers refuse a tool's answer without one.
     if action.problem:
-        return [assistant(action.thought or "(nothing)", action.beside), user(answer)]
+        return [assistant(action.thought or "(nothing)", action.extras), user(answer)]
     if step.is_talk:
         text = "\n".join(filter(None, [action.thought, action.arguments["content"]]))
-        return [assistant(text, action.beside), user(answer)]
+        return [assistant(text, action.extras), user(answer)]
     # A model may have called a function that does not exist, by a name that providers refuse to be sent.
     name = re.sub(r"[^\w-]", "_", action.name, flags=re.ASCII)[:64] or "_"
     function = {"name": name, "arguments": json.dumps(action.arguments)}
     call = {"id": f"call{i:05}", "type": "function", "function": function}
     return [
-        {**assistant(action.thought, action.beside), "tool_calls": [call]},
+        {**assistant(action.thought, action.extras), "tool_calls": [call]},
         {"role": "tool", "tool_call_id": call["id"], "content": answer},
     ]
 

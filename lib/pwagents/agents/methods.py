@@ -133,7 +133,7 @@ class ReAct(ChatAgent):
         # What the user says is no result of a function.
         call = f"Action:\n{action.name}\nArguments:\n{json.dumps(action.arguments)}"
         answer = answer if step.is_talk else f"Result:\n{answer}"
-        return [assistant(f"Thought:\n{action.thought}\n{call}", action.beside), user(answer)]
+        return [assistant(f"Thought:\n{action.thought}\n{call}", action.extras), user(answer)]
 
     def ask(self, messages: list[Message]) -> Action:
         read = read_published_react if self.setup.prompts else read_react
@@ -175,11 +175,11 @@ class Reflection(ReAct):
         reflection = self.setup.answer(fill(prompts.get("REFLECTION_INST", REFLECT), values))
         # It is shown after the answer in this call, and by its note in all later ones.
         *earlier, last = messages
-        shown = [last, assistant(reflection.text, reflection.beside)]
+        shown = [last, assistant(reflection.text, reflection.extras)]
         shown = shown if prompts else [_below(last, reflection.text)]
         action = self.ask([*earlier, *shown])
         notes = action.notes | {"reflection": reflection.text}
-        notes |= {"reflection_beside": reflection.beside} if reflection.beside else {}
+        notes |= {"reflection_extras": reflection.extras} if reflection.extras else {}
         return action.model_copy(update={"notes": notes, "usage": reflection.usage + action.usage})
 
     def messages(self, state: BeliefState) -> list[Message]:

@@ -61,7 +61,7 @@ def messages(agent: "ChatAgent", state: BeliefState) -> list[Message]:
         written += _step(agent, i, step)
         later = state.session[i + 1].action.notes if i + 1 < len(state.session) else {}
         if "reflection" in later:
-            written.append(assistant(later["reflection"], later.get("reflection_beside", "")))
+            written.append(assistant(later["reflection"], later.get("reflection_extras", "")))
     return written
 
 
@@ -114,9 +114,9 @@ def _step(agent: "ChatAgent", i: int, step: Step) -> list[Message]:
         return call_messages(i, step)
     if agent.in_text:
         answer = answer if step.is_talk else agent.setup.prompts["react answer"] + answer
-        return [assistant(action.notes["reply"], action.beside), user(answer)]
+        return [assistant(action.notes["reply"], action.extras), user(answer)]
     if step.is_talk:
-        return [assistant(action.arguments["content"], action.beside), user(answer)]
+        return [assistant(action.arguments["content"], action.extras), user(answer)]
     call, answered = call_messages(i, step)
     name = call["tool_calls"][0]["function"]["name"]
     return [call | {"content": action.thought or None}, answered | {"name": name, "content": answer}]

@@ -142,4 +142,4 @@ def problem_of(reply: Reply, written: str, kind: ProblemKind, message: str) -> A
 
 
 def _kept(reply: Reply) -> dict[str, Any]:
-    return {"usage": reply.usage, "beside": reply.beside}
+    return {"usage": reply.usage, "extras": reply.extras}

@@ -75,8 +75,8 @@ def read_answer(
         call = listed[0] if listed else {}
         levels = message, call, call.get("function") or {}
         levels = [{k: v for k, v in each.items() if k not in _READ and v not in _EMPTY} for each in levels]
-        beside = json.dumps([server, *levels]) if any(levels) else ""
-        said = {"text": text, "thought": thought, "beside": beside}
+        extras = json.dumps([server, *levels]) if any(levels) else ""
+        said = {"text": text, "thought": thought, "extras": extras}
         reply = Reply(**said, tool_calls=tuple(calls), finish_reason=known)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError):
         text = one_line(written.decode("utf-8", "replace"), secrets)
@@ -103,7 +103,7 @@ def give_back(messages: Sequence[Message], server: str, taken: Mapping) -> tuple
     given, names = [], set[str]()
     for message in messages:
         message = dict(message)
-        sender, *levels = json.loads(message.pop("beside", "[null]"), parse_constant=lambda _: None)
+        sender, *levels = json.loads(message.pop("extras", "[null]"), parse_constant=lambda _: None)
         if sender == server:
             said, call, function = ({k: v for k, v in each.items() if taken.get(k, k)} for each in levels)
             names.update(said, call, function)

@@ -14,7 +14,7 @@ from pwagents.llm.parts import ToolCall, Written, part, utf8
 from pwagents.progress import progress
 from pwagents.schema import Protocol, Record, Usage
 
-Message = dict[str, Any]  # in OpenAI's chat format, and with what :class:`Reply` calls beside
+Message = dict[str, Any]  # in OpenAI's chat format, and with the `extras` of :class:`Reply`
 Tool = dict[str, Any]  # in OpenAI's format, as pwagents.shop.environment.tool_schemas makes them
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
 
@@ -28,7 +28,7 @@ class Reply(Record):
         written: the text as the model wrote it, if it was split; else empty.
         finish_reason: "length" for a reply cut off at the token limit, "content_filter" for one that the
             provider withheld.
-        beside: what its server put beside thought and call, as JSON (:func:`pwagents.llm.answers.give_back`).
+        extras: what its server put beside thought and call, as JSON (:func:`pwagents.llm.answers.give_back`).
         usage: what the reply cost when it was made, even if it now comes from a store.
     """
 
@@ -37,7 +37,7 @@ class Reply(Record):
     written: Written = ""
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: FinishReason = "stop"
-    beside: str = ""
+    extras: str = ""
     usage: Usage = Usage()
 
     @model_validator(mode="before")
@@ -106,9 +106,9 @@ def alternating(messages: Sequence[Message]) -> list[Message]:
     return turns
 
 
-def assistant(content: str, beside: str = "") -> Message:
+def assistant(content: str, extras: str = "") -> Message:
     """Return a message of the model's own, with what its server put beside it."""
-    return {"role": "assistant", "content": content} | ({"beside": beside} if beside else {})
+    return {"role": "assistant", "content": content} | ({"extras": extras} if extras else {})
 
 
 def key_of(content: str) -> str:

@@ -153,7 +153,7 @@ class LocalModel(ChatModel):
         # objects; text that is no JSON stays text.
         messages = json.loads(json.dumps(request.messages, ensure_ascii=False).encode("utf-8", "replace"))
         for message in messages:
-            message.pop("beside", None)
+            message.pop("extras", None)
             message["content"] = without_control_tokens(tokenizer, message.get("content") or "")
             for call in message.get("tool_calls") or ():
                 with suppress(ValueError, TypeError, RecursionError):

@@ -74,7 +74,7 @@ def ask_twice(
     wrong = [i for i, (_, problem) in enumerate(results) if problem]
     again = []
     for i in wrong:  # the same conversation, with the reply and what is wrong with it
-        own = assistant(replies[i].text or "(nothing)", replies[i].beside)  # some refuse empty texts
+        own = assistant(replies[i].text or "(nothing)", replies[i].extras)  # some refuse empty texts
         repair = {"role": "user", "content": REPAIR.replace("<PROBLEM>", results[i][1])}
         messages = (*requests[i].messages, own, repair)
         again.append(requests[i].model_copy(update={"messages": messages}))

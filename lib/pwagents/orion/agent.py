@@ -87,7 +87,7 @@ def orion_messages(state: BeliefState, shown: int = 10) -> list[Message]:
     for i, step in enumerate(state.session):
         # What the policy said: a thought and a call, or what it wrote in place of them.
         action = step.action
-        turn = assistant(action.thought, action.beside)
+        turn = assistant(action.thought, action.extras)
         if action.problem:
             turn["content"] = action.thought or "(nothing)"
         else:

@@ -144,7 +144,7 @@ class UserReply(NamedTuple):
 
     text: str
     usage: Usage | None = None
-    beside: str = ""
+    extras: str = ""
 
 
 # (the task, the session so far, what the agent says now) -> the answer. One serves all episodes and threads.
@@ -227,7 +227,7 @@ class Environment:
         self.end: End | None = None
         self.similarities: list[float] = []  # of published reviews with the real one
         self.user_usage: Usage | None = None
-        self.user_beside: dict[int, str] = {}  # by the step: no agent may read a user's thoughts
+        self.user_extras: dict[int, str] = {}  # by the step: no agent may read a user's thoughts
         # The agent is given user and instruction, and what a review is to be about (PersonalWAB).
         text, product = f"User {task.user_id}: {task.instruction}", None
         if task.type == "review":
@@ -315,7 +315,7 @@ class Environment:
         task = self.task.model_dump(include={"task_id", "user_id", "type", "target"})
         ending = {"similarities": tuple(self.similarities), "end": self.end or "cut_off"}
         steps = enumerate(self.state.session)
-        steps = (s.model_copy(update={"user_beside": self.user_beside.get(i, "")}) for i, s in steps)
+        steps = (s.model_copy(update={"user_extras": self.user_extras.get(i, "")}) for i, s in steps)
         return Trajectory(**task, **ending, steps=tuple(steps))
 
 
@@ -407,7 +407,7 @@ def respond(environment, content: Text) -> Observation:
         return Observation(text="Nobody answers.")
     reply = environment.user(environment.task, environment.trajectory.steps, content)
     environment.user_usage = reply.usage
-    environment.user_beside[len(environment.state.session)] = reply.beside
+    environment.user_extras[len(environment.state.session)] = reply.extras
     return Observation(text=reply.text)
 
 

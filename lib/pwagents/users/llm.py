@@ -100,10 +100,10 @@ class LlmUser:
             reply = self.model.complete(messages, sample=2 * self.seed + attempt, **SAMPLING)
             usage += reply.usage
             if self.may_leak:
-                return UserReply(reply.text, usage, reply.beside)
+                return UserReply(reply.text, usage, reply.extras)
             text = " ".join(reply.text.split())
             if text and not reply.is_cut and not leaks(text, task, product):
-                return UserReply(text, usage, reply.beside)
+                return UserReply(text, usage, reply.extras)
         return UserReply(next((line for line in REFUSALS if not leaks(line, task, product)), "..."), usage)
 
     def messages(
@@ -134,7 +134,7 @@ class LlmUser:
             if step.is_talk:
                 question = "\n\n".join([*views, step.action.arguments["content"]])
                 messages.append({"role": "user", "content": question})
-                messages.append(assistant(step.observation.text, step.user_beside))
+                messages.append(assistant(step.observation.text, step.user_extras))
                 views = []
             elif is_review(step):
                 views.append(f"(The assistant published:\n{fence(step.action.arguments['review'])})")
@@ -153,7 +153,7 @@ class LlmUser:
         role = self.prompts["USER_PROMPT_REVIEW" if task.type == "review" else "USER_PROMPT"]
         said = [(self.prompts["greeting"].strip(MARK), assistant(task.instruction))]
         talk = [step for step in session if step.is_talk]
-        said += [(s.action.arguments["content"], assistant(s.observation.text, s.user_beside)) for s in talk]
+        said += [(s.action.arguments["content"], assistant(s.observation.text, s.user_extras)) for s in talk]
         messages = [{"role": "system", "content": fill(role, values)}]
         for question, answer in said:
             messages += [{"role": "user", "content": question}, answer]
