@@ -152,7 +152,7 @@ run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NU
   $(run) pwagents.execute --preset $(PRESET) --output-dir $(OUT)
 
 # What a notebook reads: its sections of laptop.yaml and of the preset's file, and the files (by size and time of
-# change) of each folder that the last data_dir there, or one in the notebook, names. Noted again where it changed, so that
+# change) of each folder that the last data_dir there, or one in the notebook, names in quotes. Noted again where it changed, so that
 # a notebook runs again after a change of its own settings or data alone. (\043 and \x23 are "#".)
 sections = all $(if $(filter 05% 06% 07% 08%,$(1)),orion) $(1)
 note_inputs = f=$(NB)/.settings/$(1).yaml; mkdir -p $(NB)/.settings && \
