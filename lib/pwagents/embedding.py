@@ -53,9 +53,8 @@ class Embedder:
                 aside = self._file.with_name(f"{self._file.name}.damaged")
                 self._file.replace(aside)
                 print(f"{self._file} is damaged ({wrong}): set aside as {aside.name}, and made again")
-            self._run(
-                "CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB, seal BLOB)", [()]
-            )
+            columns = "key BLOB PRIMARY KEY, vector BLOB, seal BLOB"
+            self._run(f"CREATE TABLE IF NOT EXISTS embedding ({columns})", [()])
 
     def encode(self, texts: Sequence[str], show_progress: bool = False) -> np.ndarray:
         """Embed ``texts`` as unit vectors: (len(texts), 384) float32."""

@@ -212,10 +212,7 @@ class Run:
 
 
 def start(
-    notebook: str,
-    namespace: Mapping[str, Any],
-    *,
-    notes: Callable[[Path], str] = lambda store: "",
+    notebook: str, namespace: Mapping[str, Any], *, notes: Callable[[Path], str] = lambda store: ""
 ) -> tuple[Any, Run]:
     """Load and show a notebook's settings, and begin its run.
 

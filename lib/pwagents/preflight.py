@@ -25,13 +25,7 @@ from pwagents.data.files import refuse_foreign
 from pwagents.errors import DataError, InfrastructureError
 from pwagents.files import FILES, damage
 from pwagents.llm.openai_model import OpenAIModel
-from pwagents.settings import (
-    COMPLETE,
-    INTERACTIVE,
-    DataSettings,
-    project_path,
-    settings_values,
-)
+from pwagents.settings import COMPLETE, INTERACTIVE, DataSettings, project_path, settings_values
 from pwagents.urls import KEY_VARIABLE, OPENAI_URL, endpoint_url
 
 GB = 10**9

@@ -61,10 +61,7 @@ class InteRecAgent(ChatAgent):
 
 
 def play_interec(
-    setup: Setup,
-    environment: Environment,
-    profile: Profile,
-    first: tuple[Behavior, ...] | None = None,
+    setup: Setup, environment: Environment, profile: Profile, first: tuple[Behavior, ...] | None = None
 ) -> tuple[Trajectory, Profile]:
     """Play a task with the user's profile, and return the episode and the profile after it.
 

@@ -46,11 +46,7 @@ def name_ways(policies: Iterable[str], settings: PlaySettings) -> dict[str, Way]
 
 
 def make_player(
-    method: str,
-    setup: Setup,
-    shop: Shop,
-    protocol: Protocol = "leak_free",
-    user: UserSimulator | None = None,
+    method: str, setup: Setup, shop: Shop, protocol: Protocol = "leak_free", user: UserSimulator | None = None
 ) -> tuple[Callable[..., Any], dict[str, Any] | None]:
     """Return what plays a task by a method, and the memory that it begins with (None: it has none).
 

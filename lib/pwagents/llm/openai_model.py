@@ -187,9 +187,8 @@ class OpenAIModel(ChatModel):
             raise Failure("congested", "no answer in time") from None
         except openai.APIConnectionError as error:
             reason = str(error.__cause__ or "") or type(error.__cause__ or error).__name__
-            proxy = (
-                "via the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY " if proxy_of(self.base_url) else ""
-            )
+            through = "via the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY "
+            proxy = through if proxy_of(self.base_url) else ""
             port = urlsplit(self.base_url).port or (443 if self.base_url.startswith("https") else 80)
             text = f"no connection to port {port} {proxy}({reason})"
             if "CERTIFICATE" in reason:

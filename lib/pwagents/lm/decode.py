@@ -242,14 +242,7 @@ class VllmDecoder:
         self.engine, self.room = engine, engine.llm_engine.model_config.max_model_len
         self.texts: list[list[int]] = [[] for _ in range(rows)]  # of each row, the tokens up to its last turn
 
-    def write(
-        self,
-        unread: Sequence[list[int]],
-        temperatures: Sequence[float],
-        most: int,
-        end: int,
-        generator: "torch.Generator",
-    ) -> list[tuple[list[int], list[float]]]:
+    def write(self, unread, temperatures, most, end, generator):
         """As :meth:`BatchDecoder.write`; vLLM's chance is seeded by ``generator``, turn by turn."""
         import torch
         from vllm import SamplingParams

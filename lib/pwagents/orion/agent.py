@@ -57,11 +57,7 @@ class OrionAgent:
     """
 
     def __init__(
-        self,
-        model: ChatModel,
-        shown: int = 10,
-        sampling: Mapping[str, object] | None = None,
-        sample: int = 0,
+        self, model: ChatModel, shown: int = 10, sampling: Mapping[str, object] | None = None, sample: int = 0
     ):
         self.model, self.shown = model, shown
         self.options = {"sampling": dict(sampling or {"temperature": 0.0}), "sample": sample}

@@ -174,13 +174,7 @@ def plot_lines(
 
 @styled
 def plot_bars(
-    data: pd.DataFrame,
-    label: str,
-    value: str,
-    *,
-    panel: str | None = None,
-    xlabel: str = "",
-    title: str = "",
+    data: pd.DataFrame, label: str, value: str, *, panel: str | None = None, xlabel: str = "", title: str = ""
 ):
     """Draw horizontal bars of ``value`` with their numbers, a bar a ``label``, the first at the top.
 

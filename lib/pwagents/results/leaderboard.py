@@ -85,10 +85,7 @@ def score_episode(
 
 
 def score_rules(
-    shop: Shop,
-    tasks: Sequence[Task],
-    runs: Mapping[str, Sequence[Episode]],
-    protocol: Protocol = "leak_free",
+    shop: Shop, tasks: Sequence[Task], runs: Mapping[str, Sequence[Episode]], protocol: Protocol = "leak_free"
 ) -> pd.DataFrame:
     """Score the same episodes by our rules, with each published rule alone, and with all of them.
 

@@ -40,10 +40,7 @@ def make_accelerator(config: RlSettings) -> "Accelerator":
 
     AcceleratorState._reset_state()  # a training before may have had another precision; as transformers does
     on_gpu = torch.cuda.is_available()
-    accelerator = Accelerator(
-        cpu=not on_gpu,
-        mixed_precision="bf16" if config.bf16 and on_gpu else "no",
-    )
+    accelerator = Accelerator(cpu=not on_gpu, mixed_precision="bf16" if config.bf16 and on_gpu else "no")
     # Episodes of a task stay in one process, and in one minibatch: they are compared with each other.
     share, rest = divmod(config.prompts_per_step, accelerator.num_processes)
     if rest or config.minibatches > share:

@@ -199,11 +199,7 @@ class Recommender:
     """
 
     def __init__(
-        self,
-        model: SasRec,
-        index: Mapping[str, int],
-        candidates: Iterable[str] | None = None,
-        name: str = "",
+        self, model: SasRec, index: Mapping[str, int], candidates: Iterable[str] | None = None, name: str = ""
     ):
         self.model, self.index, self.name = model.eval(), dict(index), name
         # In order, so that equal scores are ordered by id.
@@ -216,11 +212,7 @@ class Recommender:
 
     @classmethod
     def fit(
-        cls,
-        sequences: Mapping[str, Sequence[str]],
-        config: SasRecSettings,
-        seed: int,
-        cache_dir: Path,
+        cls, sequences: Mapping[str, Sequence[str]], config: SasRecSettings, seed: int, cache_dir: Path
     ) -> "Recommender":
         """Train on user -> product ids, oldest first; ``cache_dir`` keeps the weights.
 
@@ -274,12 +266,7 @@ class RecommendersByTime:
 
     @classmethod
     def fit(
-        cls,
-        benchmark: Benchmark,
-        config: SasRecSettings,
-        seed: int,
-        n_dates: int,
-        cache_dir: Path,
+        cls, benchmark: Benchmark, config: SasRecSettings, seed: int, n_dates: int, cache_dir: Path
     ) -> "RecommendersByTime":
         """Train on :func:`training_sequences`, at ``n_dates`` dates at most that part the users evenly."""
         # Users are parted evenly by the date of their first test task: each date is some user's.

@@ -18,11 +18,7 @@ from pwagents.users.rules import CODE as RULES
 from pwagents.users.rules import DIFFICULT, REFUSALS, RuleUser, is_result, is_review, leaks
 
 # The modules that decide what the user says, whoever plays them, for the keys of stored episodes.
-CODE = (
-    *RULES,
-    "users.llm",
-    *(f"llm.{name}" for name in ("chat", "fence", "parts", "prompts")),
-)
+CODE = (*RULES, "users.llm", *(f"llm.{name}" for name in ("chat", "fence", "parts", "prompts")))
 SAMPLING = {"temperature": 1.0, "max_tokens": 150}  # as in the published code
 
 _ROLE = f"""\
