@@ -97,11 +97,8 @@ def test_published_react_is_read_as_loosely_as_there_and_told_as_it_was_written(
 
 
 def test_react_tells_the_functions_in_the_prompt_and_steps_in_its_form(setup_of, play, task_of):
-    script = [
-        react("respond", {"content": "Which brand?"}),
-        react("search_product_by_query", {"query": "mug"}, "mugs"),
-        react("stop", {}),
-    ]
+    search = react("search_product_by_query", {"query": "mug"}, "mugs")
+    script = [react("respond", {"content": "Which brand?"}), search, react("stop", {})]
     model = ScriptedModel(script)
     steps = play(METHODS["ReAct"](setup_of(model)), task_of["search"]).steps
     assert [step.action.name for step in steps] == ["respond", "search_product_by_query", "stop"]
@@ -128,14 +125,8 @@ def test_reflection_follows_each_answer_stays_below_it_and_is_paid_for(setup_of,
 
 
 def test_puma_asks_for_the_function_once_and_offers_no_other(setup_of, play, task_of):
-    said = [
-        "<note:function>stop</note>\nhm",
-        "search_product_by_query.",
-        "Which brand?",
-        SEARCH,
-        call("stop"),
-    ]
-    model = ScriptedModel(said)
+    said = ["<note:function>stop</note>\nhm", "search_product_by_query.", "Which brand?"]
+    model = ScriptedModel([*said, SEARCH, call("stop")])
     steps = play(METHODS["PUMA (prompted)"](setup_of(model)), task_of["search"]).steps
     assert [step.error_kind for step in steps] == ["unknown_function", "", "", ""]
     assert [step.action.usage.calls for step in steps] == [1, 2, 1, 1] and len(model.requests) == 5

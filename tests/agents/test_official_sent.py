@@ -71,11 +71,8 @@ def benchmark():
     products = {}
     for i in range(1, 16):
         fields = {"title": f"Lamp no. {i} \u201cgl\u00fchend\u201d", "description": ("A lamp.",)}
-        fields |= {
-            "category": "Home" if i % 2 else "Electronics",
-            "average_rating": 4.5,
-            "rating_number": 10 * i,
-        }
+        fields |= {"category": "Home" if i % 2 else "Electronics"}
+        fields |= {"average_rating": 4.5, "rating_number": 10 * i}
         if i % 4:  # the others are bare
             fields |= {"price": i + 0.5, "store": "Lumo", "features": ("bright", 'it\'s "cool"')}
             fields |= {"details": {"Farbe": "gr\u00fcn"}}

@@ -43,11 +43,8 @@ def make_data(tmp_path, project_root):
         git("-C", str(bare), "config", name, "true")
 
     def run(path: str = "", url: str = bare.as_uri()) -> subprocess.CompletedProcess:
-        settings = {
-            "DATA_DIR": tmp_path / "my data",
-            "DATA_URL": url,
-            "DATA_COMMIT": git("rev-parse", "HEAD~1"),
-        }
+        earlier = git("rev-parse", "HEAD~1")
+        settings = {"DATA_DIR": tmp_path / "my data", "DATA_URL": url, "DATA_COMMIT": earlier}
         command = ["make", "data", "READY=", *(f"{name}={value}" for name, value in settings.items())]
         environment = os.environ | {"PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"]}
         return subprocess.run(command, cwd=project_root, env=environment, capture_output=True, text=True)

@@ -262,13 +262,11 @@ def test_a_model_learns_the_form_of_a_thought_and_a_call(text, tmp_path, monkeyp
         folder = small_base(tmp_path, text, 5, size=SIZE)
     tokenizer = read_tokenizer(folder)
     examples = [text.example(tokenizer, 10**8 + i, LESSONS[0]) for i in range(8)]
+    pairs = [(torch.tensor([each.input_ids]), torch.tensor([each.labels])) for each in examples]
 
     def loss(model):
         with torch.inference_mode():
-            losses = [
-                model(torch.tensor([each.input_ids]), labels=torch.tensor([each.labels])).loss
-                for each in examples
-            ]
+            losses = [model(ids, labels=labels).loss for ids, labels in pairs]
         return torch.stack(losses).mean().item()
 
     assert loss(make_small_model(tokenizer, 5, SIZE)) > 0.8 * math.log(len(tokenizer))

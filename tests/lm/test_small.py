@@ -69,14 +69,8 @@ def test_other_words_are_spelled_foreign_characters_unknown_and_roles_control_to
     assert TOKENIZER.padding_side == "left"
     assert dropped_by_template(TOKENIZER) == [], "functions are known by heart"
     made = make_tokenizer(["mat", "B0", "##KA"], fixed=["Profile:\nnone"])
-    assert made.tokenize("B0KAKA mats Profile:\nnone") == [
-        "B0",
-        "##KA",
-        "##KA",
-        "mat",
-        "##s",
-        "Profile:\nnone",
-    ]
+    pieces = ["B0", "##KA", "##KA", "mat", "##s", "Profile:\nnone"]
+    assert made.tokenize("B0KAKA mats Profile:\nnone") == pieces
 
 
 def test_it_is_a_qwen2_model_of_the_announced_size_and_is_read_from_a_folder_as_it_was(small_model, tmp_path):

@@ -8,15 +8,7 @@ from functools import cache
 import pytest
 import yaml
 
-from pwagents.settings import (
-    COMPLETE,
-    NOTEBOOKS,
-    PARAMS,
-    Dials,
-    Group,
-    NotebookSettings,
-    settings_values,
-)
+from pwagents.settings import COMPLETE, NOTEBOOKS, PARAMS, Dials, Group, NotebookSettings, settings_values
 
 from . import notebooks
 from .notebooks import ROOT

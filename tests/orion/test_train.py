@@ -140,10 +140,8 @@ def test_a_refusal_behind_a_role_ends_neither_a_training_nor_its_evaluation(stud
     model, tokenizer = read_model(tiny, "float32").eval(), read_tokenizer(tiny)
     game = OrionGame(study.settings, study.settings.earned, 0, temperature=0.7)
     rollouts = play_batch(game, model, tokenizer, study.train_tasks[:2], 0).rollouts
-    assert {(each.trajectory.type == "review", each.temperature) for each in rollouts} <= {
-        (True, 1.0),
-        (False, 0.7),
-    }
+    temperatures = {(each.trajectory.type == "review", each.temperature) for each in rollouts}
+    assert temperatures <= {(True, 1.0), (False, 0.7)}
     measured = game.evaluate(model, tokenizer)
     assert measured["turns"] > 0 and game.evaluate(model, tokenizer) == measured
     assert {step.observation.text for step in answers} == {"..."} and not any(s.profile for s in answers)

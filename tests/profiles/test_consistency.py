@@ -43,11 +43,8 @@ def test_profiles_of_every_make_are_described_without_what_is_to_be_avoided():
     micro = MicroProfile(recommendations=("material: brass",), avoidances=("size: huge",))
     ann, bob = UserProfiles(whole, (cluster,), (micro,)), UserProfiles(GlobalProfile(facts=FACTS))
     products = {p.parent_asin: p for p in (lamp(0), lamp(1))}
-    histories = {
-        "ann": [bought(product, text="Great light, great glow") for product in products.values()],
-        "bob": [],
-    }
-    makes = describe_profiles(histories, {"ann": ann, "bob": bob}, products)
+    history = [bought(product, text="Great light, great glow") for product in products.values()]
+    makes = describe_profiles({"ann": history, "bob": []}, {"ann": ann, "bob": bob}, products)
     facts = makes["facts (PersonalWAB)"]["ann"]
     assert len(facts) == 11 and "Brand Preference: Acme, Lumo" in facts
     assert makes[ORION]["ann"] == [*facts, "brand: Lumo; color: green", "Home > lighting: material: brass"]

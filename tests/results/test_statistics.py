@@ -21,9 +21,7 @@ from pwagents.results.seeds import (
 )
 from pwagents.results.statistics import mean_interval, paired_test, share_interval, summarise
 
-values_and_users = st.lists(
-    st.tuples(st.floats(0, 1, width=16), st.sampled_from("abcd")), min_size=2, max_size=30
-)
+value_and_user = st.tuples(st.floats(0, 1, width=16), st.sampled_from("abcd"))
 
 
 def frame_of(rows):
@@ -31,7 +29,7 @@ def frame_of(rows):
 
 
 @settings(deadline=None)
-@given(values_and_users)
+@given(st.lists(value_and_user, min_size=2, max_size=30))
 def test_the_clustered_interval_is_that_of_statsmodels(pairs):
     values, users = map(np.array, zip(*pairs, strict=True))
     codes, labels = pd.factorize(users)
@@ -61,9 +59,8 @@ def test_shares_that_are_all_0_or_all_1_have_wilsons_interval(value):
     assert share_interval([0.5] * 4, range(4)) == (0.5, 0.5, 0.5), "no share of hits"
     assert np.isnan(share_interval([value] * 5, ["u"] * 5)[1:]).all(), "one user"
     most = [*[("a", f"t{i}", f"u{i}", 1.0 - (i == 0)) for i in range(5)], ("a", "t6", "u6", np.nan)]
-    (share,) = summarise(
-        frame_of(most).assign(result_final=lambda f: f["accuracy"]), ["method"], ["result_final"]
-    ).to_dict("records")
+    most = frame_of(most).rename(columns={"accuracy": "result_final"})
+    (share,) = summarise(most, ["method"], ["result_final"]).to_dict("records")
     assert (share["high"], share["mean"], share["n_tasks"], share["n_missing"]) == (1.0, 0.8, 5, 1)
 
 

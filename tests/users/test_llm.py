@@ -107,9 +107,7 @@ def test_then_a_refusal_takes_its_place(text):
 
 
 def test_a_quote_of_the_real_review_is_a_leak_in_review_tasks_alone():
-    for task_type, answer in {
-        "review": "I'd rather not say.",
-        "search": "It is bright enough to read by.",
-    }.items():
-        user = LlmUser(ScriptedModel(2 * ["It is bright enough to read by."]), PRODUCTS)
+    quote = "It is bright enough to read by."
+    for task_type, answer in {"review": "I'd rather not say.", "search": quote}.items():
+        user = LlmUser(ScriptedModel(2 * [quote]), PRODUCTS)
         assert user(lamp_task(task_type, review=BRIGHT), (), "How was it?").text == answer
