@@ -119,7 +119,7 @@ web: $(READY) ## browse the local web of notebook 09: PORT (8009) of this machin
 serve: $(READY) ## serve the preset's tasks to other trainers and harnesses (MCP): SERVE_PORT (8010) of this machine
 	@$(run) pwagents.adapters.mcp_server --preset $(PRESET) --port $(SERVE_PORT)
 
-test: $(READY) ## run the tests, a process for each core (5 minutes on 2 cores)
+test: $(READY) ## run the tests, a process for each core (10 minutes on 2 cores)
 	$(run) pytest -q -n $(CORES) --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-slow: $(READY) ## run the tests that take longer: peers, large stand-ins, real trainings

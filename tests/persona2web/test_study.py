@@ -1,5 +1,7 @@
 """Notebook 09's study on a small world: who plays what, what is stored, and what must hold of the scores."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from pwagents.errors import DataError
@@ -54,7 +56,6 @@ def test_what_is_stored_is_not_played_again(study, monkeypatch):
     def never(*_):
         raise AssertionError("an episode was played again")
 
-    monkeypatch.setattr(module, "run_condition", module.run_condition)
     monkeypatch.setattr("pwagents.persona2web.runs.run_episode", never)
     assert study.level(1).equals(first)
 
@@ -153,16 +154,15 @@ SPENT = Usage(calls=1, prompt_tokens=90, completion_tokens=10, usd=0.5)
 
 def test_a_language_model_plays_beside_the_offline_agent(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "Embedder", lambda *_, **__: Words())
-    monkeypatch.setattr(module, "Models", lambda *_: lambda spec: Talker())
+    monkeypatch.setattr(module, "Models", lambda *_: Mock(return_value=Talker(), served=dict))
     study = make_study(tmp_path, players={"policy": "replay:talker"})
     frame = study.level(2)
     talked = frame[frame["method"] == "talker"]
-    assert set(talked["model"]) == {"talker"} and set(talked["scheme"]) == set(module.SCHEMES)
-    assert (talked["success"] == 0).all()
-    other = make_study(
-        tmp_path, players={"policy": "replay:talker", "endpoint": "tuned"}, stored_runs_only=True
-    )
-    with pytest.raises(DataError, match="2 of 2 missing"):  # of another endpoint
+    assert set(talked["model"]) == {"talker"} and not talked["success"].any()
+    assert set(talked["scheme"]) == set(module.SCHEMES)
+    tuned = {"policy": "replay:talker", "endpoint": "tuned"}  # another endpoint
+    other = make_study(tmp_path, players=tuned, stored_runs_only=True)
+    with pytest.raises(DataError, match="2 of 2 missing"):
         other.episodes("level_2", "talker", other._condition("indexed", "none"))
     spent = costs(frame)
     assert set(spent["agent"]) == {"talker"} and (spent["tokens"] >= 100).all()
