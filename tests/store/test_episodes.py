@@ -382,14 +382,14 @@ def test_three_rejections_alike_pause_a_run_with_none_stored_and_fewer_are_resul
         assert play_tasks(make_tasks(n), never, store) == played and len(stored_ids(store)) == n
 
 
-def test_what_a_memory_makes_of_rejected_tasks_is_not_kept_without_them(store):
+def test_what_a_memory_makes_of_a_rejected_task_is_not_kept_without_it(store):
     def rejected(task, memory):
         ended = {"end": "refused", "message": "RejectedError: unsigned"}
-        trajectory, memory = Solver()(task, memory)
-        return trajectory.model_copy(update=ended if task.task_id in ("t1", "t2", "t3") else {}), memory
+        trajectory, memory = Solver(KeyError("price"), ["t3"])(task, memory)
+        return trajectory.model_copy(update=ended if task.task_id == "t1" else {}), memory
 
     tasks = make_tasks(4, users=1)
-    with pytest.raises(InfrastructureError, match="paused after 3 failures alike"):
+    with pytest.raises(RuntimeError, match="task t3: KeyError"):
         play_users(tasks, rejected, store)
     assert stored_ids(store) == ["t0"]
     assert play_users(tasks, Solver(), store)[-1].memory == {"seen": ["t0", "t1", "t2", "t3"]}
