@@ -50,7 +50,7 @@ def is_outage(error: BaseException) -> bool:
     without importing any client.
     """
     seen: list[BaseException] = []
-    while error and not any(error is each for each in seen):
+    while error is not None and not any(error is each for each in seen):
         statuses: list[int] = []
         with suppress(Exception):  # a property of another's class may raise
             response = getattr(error, "response", None)

@@ -256,7 +256,7 @@ def episodes(
             ``play`` is then (task, memory) -> (trajectory, memory afterwards); what it does to the memory it
             is given changes nothing.
         served: gives what endpoints say of their models now; called where episodes may be played. It is no
-            part of a key. Where stored episodes were played by a model of other words, a line says so.
+            part of a key. Where stored episodes hold something else, a line says so.
 
     With ``memory``, each user's tasks run one after another in time order (at the same time: in the order
     given), users in parallel. A task that cannot be evaluated leaves the memory as it was. After an
@@ -285,7 +285,7 @@ def episodes(
         raise DataError(store, f"method {method}, model {model}", "episodes", counted, expected)
     done = {key: each.memory for key, each in records.items() if each.outcome != "infrastructure_error"}
     unfinished = [chain for chain in chains if any(key not in done for _, key in chain)]
-    count("episodes stored", sum(key in done for key in keys.values()))
+    count("episodes stored", len(done))
     if not stored_only:
         fields["served"] = served()
         _report_other_models(
@@ -301,7 +301,6 @@ def episodes(
 
     def play_chain(chain: Sequence[tuple[Any, str]]) -> Iterator[StoredEpisode]:
         """Play a chain's missing episodes."""
-        require_loaded(hashes)  # another process may have loaded other code
         remembered, failed = memory, ""
         for task, key in chain:
             if key in done:
@@ -313,6 +312,11 @@ def episodes(
             remembered = ended.memory
             if stop.is_set():
                 break
+
+    def play_elsewhere(chain: Sequence[tuple[Any, str]]) -> list[StoredEpisode]:
+        """Play a chain in another process, which may have loaded other code."""
+        require_loaded(hashes)
+        return [*play_chain(chain)]
 
     def keep(played: Iterable[StoredEpisode]) -> list[StoredEpisode]:
         """Keep each episode of a chain once it is over."""
@@ -328,7 +332,7 @@ def episodes(
     # records: an interrupt reaches the main thread alone, and so never falls into a write. After it, and
     # after any exception, no episode begins, and those under way are kept.
     is_here = here or engine.in_use == "local"
-    at_work = None if is_here else engine.remote(lambda chain: [*play_chain(chain)])
+    at_work = None if is_here else engine.remote(play_elsewhere)
     with (
         lines.appending(hashes) as append,
         progress(total=len(tasks), initial=len(done), desc=method or lines.path.stem, unit="episode") as bar,

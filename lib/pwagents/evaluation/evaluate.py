@@ -110,10 +110,11 @@ def evaluate(
     bed = open_testbed(preset, track, tasks, output_dir, changes)
     world, settings = bed.world, bed.settings
     file, workers = settings.output_dir / "runs" / "evaluate.jsonl", settings.players.workers
+    before = counts["episodes stored"]
     if not model:
         name, version = name or own_agent.name_of(agent), str(version)
         options = {"name": name, "version": version, "workers": workers, "served": bed.models.served}
-        products, before = world.shop.benchmark.products, counts["episodes stored"]
+        products = world.shop.benchmark.products
         records = own_agent.play_agent(agent, world.tasks, bed.begin, products, file, bed.facts, **options)
         anew = "All were played anew; give the agent a version to use stored ones."
         n_stored = counts["episodes stored"] - before
@@ -128,7 +129,6 @@ def evaluate(
     solve, memory = make_player(method, setup, world.shop, user=bed.user)
     facts = bed.facts | {"code": methods.CODE}
     options = {"method": method, "model": policy_name, "memory": memory, "workers": workers}
-    before = counts["episodes stored"]
     records = episodes(file, world.tasks, solve, facts, served=bed.models.served, **options)
     counted = f"{counts['episodes stored'] - before:,} of {len(records):,} episodes were stored."
     return _report(bed, name or f"{method}, {policy_name}", records, counted)

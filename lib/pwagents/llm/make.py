@@ -2,7 +2,7 @@
 
 import re
 import threading
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -54,8 +54,9 @@ class Models:
         """
         if spec not in self._made:
             players, (provider, name) = self.players, parse_player(spec)
-            local = partial(LocalModel, dtype=players.dtype, workers=players.workers)
-            inner = local(project_path(name)) if provider == "local" else None
+            inner = None
+            if provider == "local":
+                inner = LocalModel(project_path(name), players.dtype, players.workers)
             if provider == "openai":
                 budget = _budget_of(self.store, players.budget_usd, players.budget_tokens)
                 options = {"endpoint": players.endpoint, "workers": players.workers, "budget": budget}
