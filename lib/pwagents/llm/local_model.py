@@ -242,9 +242,7 @@ _loading = threading.Lock()
 def _load(folder: Path, dtype: Dtype | None) -> Loaded:
     import torch
     from transformers import GenerationConfig
-    from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()  # of reading weights, a widget in each cell that loads a model
     gpu = torch.cuda.is_available()
     try:
         tokenizer = read_tokenizer(folder)

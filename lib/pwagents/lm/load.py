@@ -17,10 +17,8 @@ def quiet() -> Iterator[None]:
     """Keep back what libraries say to each other and to their makers while a model is loaded or trained."""
     import datasets
     from huggingface_hub import constants
-    from transformers.utils.logging import disable_progress_bar
 
     constants.HF_HUB_DISABLE_TELEMETRY = True  # TRL's trainers tell what is trained, and on which GPU
-    disable_progress_bar()  # of reading and writing weights, at each checkpoint
     datasets.disable_progress_bars()  # of each pass over the rows
     # Checkpoints of a fast training are no second apart; transformers then goes by their numbers, and warns.
     logging.getLogger("transformers.trainer_utils").setLevel(logging.ERROR)
