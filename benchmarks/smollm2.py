@@ -20,9 +20,8 @@ from typing import Any
 import pandas as pd
 
 from pwagents import portable
-from pwagents.base_model.dialogues import orion_base
-from pwagents.base_model.exercises import puma_base
 from pwagents.data.splits import sample_tasks
+from pwagents.lm.load import base_folder
 from pwagents.orion.experiment import OrionRuns
 from pwagents.orion.study import make_study
 from pwagents.orion.train import fine_tuned, make_conversations
@@ -62,7 +61,7 @@ def puma(output: Path) -> pd.DataFrame:
     settings = load("04_puma", output, PUMA)
     worlds = load_worlds(settings)
     worlds = replace(worlds, tasks=sample_tasks(worlds.tasks, PUMA_TASKS, settings.seed))
-    study = Study(worlds, settings, puma_base(settings, worlds.products), load_prompts())
+    study = Study(worlds, settings, base_folder(settings.base, "puma", output / "models"), load_prompts())
     method = make_variants(settings.study)[NO_DPO]
     tuned = play(study, NO_DPO, method, train(study, method, "as set"))
     small = from_reference("04_puma", "04_puma", NO_DPO, worlds.tested.content_hash, worlds.tasks)
@@ -75,7 +74,7 @@ def orion(output: Path) -> pd.DataFrame:
     settings = load("05_orion_sft", output, ORION)
     study = make_study(settings)
     kept = make_conversations(study, settings.role_play.n_trajectories).kept
-    tuned = fine_tuned(study, orion_base(settings, study.benchmark.products), kept, settings.sft)
+    tuned = fine_tuned(study, base_folder(settings.base, "orion", output / "models"), kept, settings.sft)
     played = OrionRuns(study).policy("SFT", tuned)
     small = from_reference("05_orion_sft", "orion", "SFT", study.held_out_hash, study.test_tasks)
     return table({settings.base.backbone: played, BaseSettings().backbone: small})

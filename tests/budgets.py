@@ -12,9 +12,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # What is counted: (now, goal).
 SUMS = {
-    "lib, lines of Python": (23_264, 17_500),
-    "lib, files of Python": (150, 100),
-    "base_model, lines": (1_184, 1_300),
+    "lib, lines of Python": (23_564, 17_500),
+    "lib, files of Python": (151, 100),
+    "base_model, lines": (0, 0),
     "persona2web, lines": (7_147, 5_500),
     "persona2web, files": (50, 30),
     "other files of lib, lines": (3_505, 3_000),
@@ -33,7 +33,9 @@ def count_sums() -> dict[str, int]:
     base = [file for file in python if "base_model" in file.parts]
     rest = [file for file in python if file not in web and file not in base]
     kinds = (".yaml", ".html", ".css", ".js", ".jinja", ".j2")
-    other = [file for file in ROOT.glob("lib/**/*") if file.suffix in kinds]
+    other = [
+        file for file in ROOT.glob("lib/**/*") if file.suffix in kinds and "base_models" not in file.parts
+    ]
     web_tests = [file for file in tests if "persona2web" in str(file)]
     tables = ROOT.glob("outputs/reference/tables/*.csv")
     code, words = 0, 0

@@ -10,9 +10,9 @@ import httpcore2
 import pytest
 from hypothesis import settings
 
+from base_model.dialogues import dialogue_tokenizer
+from base_model.small import make_small_model
 from pwagents import embedding, engine
-from pwagents.base_model.dialogues import dialogue_tokenizer
-from pwagents.base_model.small import make_small_model
 from pwagents.data.synthetic import make_world
 from pwagents.embedding import Embedder
 from pwagents.orion.agent import RULES

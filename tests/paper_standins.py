@@ -47,7 +47,7 @@ SIZES: dict[str, Any] = {
     "rl": {
         **{"max_steps": 1, "prompts_per_step": 4, "num_generations": 2, "per_device_train_batch_size": 2},
         **{"n_gpus": 2, "sharding": "cpu", "use_vllm": False, "log_tasks": 2, "seeds": [0], "minibatches": 2},
-        "variants": [{"name": "entropy bonus", "entropy_coef": 0.003}],
+        "variants": [{"name": "credit by turn", "credit": "turn"}],
     },
 }
 _MODELS = re.compile("(qwen)|(llama)", re.IGNORECASE)  # in the names or folders of models to be downloaded
@@ -123,7 +123,7 @@ def train_tokenizer(texts: list[str], size: int, begin: str = "", **tokens: str)
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
-    from pwagents.base_model.exercises import shop_words
+    from base_model.exercises import shop_words
 
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pwagents.base_model.small import make_small_model
+from base_model.small import make_small_model
 from pwagents.data.amazon import load_amazon
 from pwagents.data.splits import parting_date
 from pwagents.orion import game as orion_game

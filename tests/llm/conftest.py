@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pwagents.base_model.small import make_small_model
+from base_model.small import make_small_model
 
 CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
 HI = [{"role": "user", "content": "hi"}]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from pwagents.base_model.small import make_small_model, make_tokenizer
+from base_model.small import make_small_model, make_tokenizer
 from pwagents.lm.train import fine_tune, prefer
 from pwagents.settings import DpoSettings, SftSettings
 

@@ -11,7 +11,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2ForCausalLM
 
-from pwagents.base_model.small import make_small_model
+from base_model.small import make_small_model
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.lm.complete import complete
 from pwagents.lm.decode import BatchDecoder, VllmDecoder

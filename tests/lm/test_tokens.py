@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from pwagents.agents.replies import read_turn
-from pwagents.base_model import smollm2
-from pwagents.base_model.smollm2 import CHAT_TEMPLATE, smollm2_folder
 from pwagents.errors import DataError
 from pwagents.llm.chat import Reply
 from pwagents.llm.folder import read_model, read_tokenizer
+from pwagents.lm import smollm2
+from pwagents.lm.smollm2 import CHAT_TEMPLATE, smollm2_folder
 from pwagents.lm.tokens import answer_tokens, prompt_tokens, tokenize_conversation
 from pwagents.orion.agent import orion_tools
 from pwagents.settings import INSTALL_SMOLLM2, BaseSettings

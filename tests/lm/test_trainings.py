@@ -12,7 +12,7 @@ from peft import get_peft_model
 from safetensors.torch import load_file
 from transformers import Trainer
 
-from pwagents.base_model.small import make_tokenizer
+from base_model.small import make_tokenizer
 from pwagents.errors import DataError
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.lm.load import merge, new_adapter

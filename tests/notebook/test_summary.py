@@ -34,7 +34,7 @@ def summarize(folder):
 
 @pytest.fixture
 def folder(tmp_path):
-    """What notebooks 04 to 07 left; 03 did not run, and one training of 07."""
+    """What notebooks 04 to 06 left; 03 did not run, and SFT in one world alone."""
     tasks = {"mean": (0.5, 12), "search": (0.4, 5), "recommend": (0.3, 4), "review": (0.8, 3)}
     puma = [("PUMA", task, mean, mean - 0.1, mean + 0.1, n, 1) for task, (mean, n) in tasks.items()]
     others = [
@@ -49,10 +49,9 @@ def folder(tmp_path):
     store(tmp_path, "04_variants", *puma, *others, *seeds, **named)
     store(tmp_path, "05_results", ("SFT", "search", 0.6, 0.5, 0.7, 9))
     store(tmp_path, "06_results", ("GRPO", "search", 0.7, 0.65, 0.75, 9, 1), columns=(*COLUMNS, "n_missing"))
-    by_seed = {"method": ["SFT", "GRPO"], "type": "search", "seed 0": [0.6, 0.7], "seed 1": [None, 0.8]}
-    by_seed |= {"mean": [0.6, 0.75], "low": [None, 0.65], "high": [None, 0.85]}
+    worlds = [("SFT", "search", 0.6, None, None, 9, 1), ("GRPO", "search", 0.75, 0.65, 0.85, 9, 2)]
+    store(tmp_path, "06_worlds", *worlds, columns=(*COLUMNS, "n_seeds"))
     (tmp_path / "tables").mkdir()
-    pd.DataFrame(by_seed).to_csv(tmp_path / "tables" / "07_seeds.csv", index=False)
     return tmp_path
 
 
@@ -62,8 +61,8 @@ def test_a_line_a_number_in_the_order_of_methods_and_tasks(folder):
     puma = [("puma", task, 4, 1) for task in ("search", "recommend", "review", "mean")]
     expected = [("instruction", "search", 4, 1), *puma, ("puma_sft_pipelines", "search", 4, 5)]
     expected += [(f"orion_{method}", "search", n, 1) for method, n in (("sft", 5), ("grpo", 6))]
-    # A single pipeline says nothing of the method.
-    expected += [("orion_grpo_pipelines", "search", 7, 2)]
+    # A single pipeline, or world, says nothing of the method.
+    expected += [("orion_grpo_worlds", "search", 6, 2)]
     rows = lines[["name", "task", "notebook", "n_seeds"]]
     assert list(rows.itertuples(index=False, name=None)) == expected
     assert lines["value"].iloc[0] == 0.123457 and lines["n_tasks"].iloc[-1] == 9
@@ -93,6 +92,6 @@ def test_every_printed_row_stands_once_and_ours_below_it_with_what_other_seeds_r
     made = pd.read_csv(REFERENCE / "tables" / "06_orion_table_1.csv").set_index("row")
     column = "search: result accuracy"
     assert ours[column].to_dict() == made.loc[made["source"] == "here", column].to_dict()
-    over = {name.rpartition("(")[2][:-1]: text for name, text in ours["over pipelines"].items()}
-    assert over == {"SFT": "", "GRPO": "search 0.750 ±0.100, 2 seeds", "PPO": ""}
+    over = {name.rpartition("(")[2][:-1]: text for name, text in ours["over several"].items()}
+    assert over == {"SFT": "", "GRPO": "search 0.750 ±0.100, 2 worlds", "PPO": ""}
     assert ours["notebook"].tolist() == ["05", "06", "06"]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pwagents.base_model.dialogues import dialogue_tokenizer
-from pwagents.base_model.small import make_small_model
+from base_model.dialogues import dialogue_tokenizer
+from base_model.small import make_small_model
 from pwagents.orion.agent import RULES
 from pwagents.orion.study import Study, make_study
 from pwagents.profiles.contextual import Context, ContextualProfile, ProfileLine

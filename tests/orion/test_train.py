@@ -5,9 +5,6 @@ import shutil
 
 import pytest
 
-from pwagents.base_model import dialogues
-from pwagents.base_model.dialogues import dialogue_text, orion_base
-from pwagents.base_model.exercises import ids_and_titles
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.lm.launch import side_by_side
@@ -15,7 +12,7 @@ from pwagents.lm.train import not_falling, read_losses
 from pwagents.orion import game as orion_game
 from pwagents.orion.game import OrionGame
 from pwagents.orion.study import make_study
-from pwagents.orion.train import fine_tuned, game_of, make_conversations, reinforced, train_all
+from pwagents.orion.train import fine_tuned, game_of, make_conversations, reinforced, train_all, train_starts
 from pwagents.rl.log import read_curves
 from pwagents.rl.rollout import play_batch
 from pwagents.settings import GrpoNotebook
@@ -47,23 +44,27 @@ def stored_only(study, **changes):
     return elsewhere(study, study.output_dir, stored_runs_only=True, **changes)
 
 
-def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversations(
-    study, kept, monkeypatch
-):
-    products, made = study.benchmark.products, []
-    monkeypatch.setattr(dialogues, "base_model", lambda *given, **_: made.append((given[3], given[2]())))
-    for seed in (None, study.seed, study.seed + 1):
-        orion_base(study.settings, products, seed)
-    assert [seed for seed, _ in made] == [study.seed, study.seed, study.seed + 1]
-    first, second, third = (text.dialogue(0) for _, text in made)
-    assert first == second != third
-    assert dialogue_text(products, 0).taken == ids_and_titles(products), "and no more of the study"
+def test_a_pipeline_with_another_seed_has_other_conversations(study, kept, monkeypatch):
     same, other = (make_conversations(study, 4, seed).kept for seed in (study.seed, study.seed + 1))
     assert same == kept != other
     assert make_conversations(stored_only(study), 4).kept == kept
     monkeypatch.setattr("pwagents.orion.train.count_questions", lambda study: 9)  # the teacher asks more
     with pytest.raises(DataError, match="an episode missing"):
         make_conversations(stored_only(study), 4)
+
+
+def test_a_control_learns_from_episodes_that_begin_with_another_users_memory(study, tiny, kept, sft):
+    own, foreign = (train_starts(study, each) for each in (False, True))
+    told = [
+        (begin(task).state, study.context(task)) for begin in (own, foreign) for task in study.train_tasks
+    ]
+    n = len(study.train_tasks)
+    assert all(state.context == context for state, context in told[:n])
+    assert sum(state.context != context for state, context in told[n:]) > n / 2
+    assert all(a.history == b.history for (a, _), (b, _) in zip(told[:n], told[n:], strict=True))
+    learned = make_conversations(study, 4, foreign=True).kept
+    assert learned != kept
+    assert fine_tuned(study, tiny, learned, study.settings.sft, foreign=True) != sft
 
 
 def test_fine_tuning_learns_and_is_found_again(study, tiny, kept, sft):
@@ -102,14 +103,14 @@ def test_reinforcement_learning_goes_on_from_a_model_of_the_study(settings, sft,
     assert reinforced(stored, sft, method) == reinforced(stored, sft, method, settings.seed) == run
     assert reinforced(stored.changed(players={"workers": 2}, rl={"save_steps": 7}), sft, method) == run
     for changes in (
-        {"rl": {"reward": "task"}},
+        {"rl": {"warmup_steps": 3}},
         {"rl": {"log_tasks": 2}},
         {"rl": {"seed": 1}},
         {"rl": {"patience": 0.1}},
         {"players": {"judge": "replay:x"}},
         {"play": {"batch_size": 4}},
     ):
-        with pytest.raises(DataError, match=f"orion-{method.lower()}"):
+        with pytest.raises(DataError, match=r"orion-(grpo|ppo)"):
             reinforced(stored.changed(**changes), sft, method)
 
 
@@ -177,7 +178,7 @@ def test_a_world_has_its_own_people_and_trainings_and_the_runs_own_is_found(tiny
     grpo = reinforced(settings, tuned)
 
     worlds = [settings.seeded(world) for world in (0, 1)]
-    own, other = (train_all(each, orion_base(each, {})) for each in worlds)
+    own, other = map(train_all, worlds)
     assert list(own) == list(other) == ["Base", "SFT", "GRPO", "PPO"]
     assert own["Base"] == other["Base"] == tiny and (own["SFT"], own["GRPO"]) == (tuned, grpo)
     for name in ("SFT", "GRPO", "PPO"):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from pwagents.base_model.small import make_small_model
+from base_model.small import make_small_model
 from pwagents.embedding import Embedder
 from pwagents.puma.labels import begin_tasks
 from pwagents.puma.memory import TaskMemory, load_prompts

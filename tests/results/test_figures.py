@@ -74,12 +74,17 @@ def test_bars_keep_the_order_of_the_frame():
 
 def test_curves_have_a_panel_a_number_that_the_log_has():
     rows = pd.DataFrame({"run": "PPO", "step": range(4), "reward": [0.0, 1.0, 2.0, 4.0], "kl": 0.0})
-    curves = plot_curves(rows.assign(eval_result_final=[0.5, *[np.nan] * 3]))
+    rows = rows.assign(eval_return=[0.5, *[np.nan] * 3], eval_error=[0.1, *[np.nan] * 3])
+    curves = plot_curves(rows.assign(informative_search=[0, 1, 1, 2], drawn_search=2))
     panels = {ax.get_title(): ax for ax in curves.axes}
-    assert set(panels) == {"reward of an episode", "result accuracy, validation"}
+    taught = "groups that teach something: search"
+    assert set(panels) == {"reward of an episode", "return, validation", taught}
+    assert panels[taught].lines[0].get_ydata().tolist() == [0, 0.5, 0.5, 1]
     thin, thick = (line.get_ydata().tolist() for line in panels["reward of an episode"].lines[:2])
     assert thin == [0, 1, 2, 4] and thick == [0, 0.5, 1, 1.75]
-    assert points(panels["result accuracy, validation"]) == [(0, 0.5)]
+    assert points(panels["return, validation"]) == [(0, 0.5)]
+    (bar,) = (line for line in panels["return, validation"].collections)
+    assert bar.get_segments()[0][:, 1].tolist() == pytest.approx([0.304, 0.696])
 
 
 def test_lines_over_doublings_with_levels_to_compare_with():

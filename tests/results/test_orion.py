@@ -9,7 +9,6 @@ import pytest
 from pwagents.orion.variations import FOREIGN, NONE, OWN
 from pwagents.results.orion import (
     cause_of,
-    of_one_seed,
     orion_rows,
     tell_difference,
     with_return,
@@ -77,11 +76,6 @@ def test_our_rows_stand_below_the_papers_for_what_was_played():
     assert table["data"].tolist()[2:] == ["embedded world"] * 3
     assert table["search", "result accuracy"].tolist() == [55.5, 62.5, 50, 100, 0]
     assert not {"recommend", "review", "overall"} & set(table.columns.get_level_values(0))
-
-
-def test_the_note_of_single_seeds_tells_their_noise():
-    assert of_one_seed({"search": 0.14, "overall": 0.0512}).endswith("search 0.14, overall 0.051.")
-    assert of_one_seed(None).endswith("not measured at this preset.")
 
 
 def test_who_failed_is_found_by_asking_what_would_have_helped(study):

@@ -14,9 +14,9 @@ from statsmodels.stats.proportion import proportion_confint
 from pwagents.results.seeds import (
     by_seed,
     means_by_seed,
-    must_exceed,
     noise_of_seeds,
     seed_comparisons,
+    with_mean_of_types,
     world_comparisons,
 )
 from pwagents.results.statistics import mean_interval, paired_test, share_interval, summarise
@@ -174,8 +174,8 @@ def test_the_noise_of_seeds_by_hand():
     table = noise_of_seeds(frame, "m")
     assert table.iloc[0, 2:6].tolist() == pytest.approx([3, 0.5, 0.0, 0.0])
     # differences -.5, 0, .5 of three users: standard error .5 / sqrt(3), t with 2 degrees of freedom
-    assert must_exceed(table, "m") == pytest.approx({"search": 4.302653 * 0.5 / 3**0.5}, rel=1e-6)
-    assert must_exceed(noise_of_seeds(frame[frame["seed"] == 0], "m"), "m") is None
+    assert table.iloc[0, 6] == pytest.approx(4.302653 * 0.5 / 3**0.5, rel=1e-6)
+    assert noise_of_seeds(frame[frame["seed"] == 0], "m").iloc[0, 4:].isna().all()
     both = pd.concat([frame, frame.assign(type="review", task_id="r" + frame["task_id"])])
     assert noise_of_seeds(both, "m")["type"].tolist() == ["search", "review", "overall"]
 
@@ -206,3 +206,13 @@ def test_worlds_are_the_unit_and_within_them_users_are_resampled():
     (row,) = world_comparisons(frame[frame["world"] == 0], "m", {"a - b": ("a", "b")}).to_dict("records")
     assert np.isnan([row["low"], row["high"], row["p"]]).all() and row["n_worlds"] == 1
     assert [row["users_low"], row["users_high"]] == pytest.approx(fit.conf_int()[0], abs=0.004)
+
+
+def test_in_the_mean_over_a_world_each_type_of_task_counts_alike():
+    values = {"search": [1.0, 1.0, 0.0, 0.0], "review": [0.2], "recommend": [0.0, 0.6]}
+    tasks = [(kind, f"{kind}{i}", value) for kind, own in values.items() for i, value in enumerate(own)]
+    rows = [(w, f"u{t}", t, m, kind, v * (m == "a")) for w in (0, 1) for kind, t, v in tasks for m in "ab"]
+    frame = pd.DataFrame(rows, columns=["world", "user_id", "task_id", "method", "type", "m"])
+    table = world_comparisons(with_mean_of_types(frame, ["m"]), "m", {"a - b": ("a", "b")})
+    found = table.set_index("task")["difference"].to_dict()
+    assert found == pytest.approx({"search": 0.5, "recommend": 0.3, "review": 0.2, "mean": 1 / 3})

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from pwagents.results.statistics import BEYOND, by_task, by_type_and_mean, trained_differences
+from pwagents.results.statistics import by_task, by_type_and_mean, trained_differences
 from pwagents.results.tables import save_table
 from pwagents.schema import TASK_TYPES
 
@@ -74,15 +74,11 @@ def test_the_mean_of_the_types_weighs_each_type_alike():
     assert mean["high"] - mean["mean"] == pytest.approx(4.302653 * error, rel=1e-5)  # Student's t, 2 degrees
 
 
-def test_comparisons_are_paired_by_type_and_set_against_what_seeds_alone_may_make():
+def test_comparisons_of_trained_policies_are_paired_by_type_and_have_no_p():
     rows = of_types("a", dict.fromkeys(TASK_TYPES, 0.6)) + of_types("b", dict.fromkeys(TASK_TYPES, 0.5))
     pairs = {"b - a": ("b", "a")}
-    noise = {"search": 0.14, "recommend": 0.03, "review": 0.1001, "overall": 0.05}
-    table = trained_differences(frame_of(rows), pairs, "m", noise).set_index("task")
+    table = trained_differences(frame_of(rows), pairs, "m").set_index("task")
     assert table["difference"].to_dict() == pytest.approx(dict.fromkeys([*TASK_TYPES, "overall"], -0.1))
     assert table["n_tasks"].tolist() == [4, 4, 4, 12] and not {"p", "n_left_out"} & {*table}
-    assert table[BEYOND].tolist() == ["no", "yes", "no", "yes"]
-    partly = trained_differences(frame_of(rows), pairs, "m", {"search": 0.05})[BEYOND].tolist()
-    assert partly == ["yes", *["not measured"] * 3]
     searches = trained_differences(frame_of(rows).query("type == 'search'"), pairs, "m")
-    assert searches["task"].tolist() == ["search"] and BEYOND not in searches
+    assert searches["task"].tolist() == ["search"]

@@ -63,7 +63,7 @@ def pay_cue(episodes) -> dict[str, list[list[float]]]:
     """Nothing for the first turn, 1 for the right answer to the cue."""
     pairs = [played.steps for _, played in episodes]
     right = [b.action.arguments["content"] == RIGHT[a.observation.text] for a, b in pairs]
-    return {"answer": [[0.0, float(each)] for each in right]}
+    return {"task": [[0.0, float(each)] for each in right]}
 
 
 def _play(model, tasks: Sequence[Task], seed: int, turns: int) -> list[Rollout]:

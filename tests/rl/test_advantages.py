@@ -41,18 +41,33 @@ def test_neither_answers_nor_what_follows_stop_are_learned_from():
     played = Played([one, other], [[0.0, 1.0, 9.0], [0.0, 4.0]], {})
     config = GrpoSettings(max_steps=1, num_generations=2, credit="turn", scale_rewards="none")
     # Still to come: 10, 10, 9 and 4, 4: less their means (7, 7): 3, 3 and -3, -3.
-    assert token_advantages(played, config).tolist() == [3, 3, 3, -3, -3, -3, -3]
+    assert token_advantages([played], config).tolist() == [3, 3, 3, -3, -3, -3, -3]
 
 
 def test_what_is_earned_is_held_against_a_forecast_and_the_critic_told_what_was_still_to_come():
     """A reward is paid at the last sampled token of its turn, and answers take no time."""
     episodes = [rollout(["stop"], [0], [1]), rollout(["respond", "stop"], [0, 0, 0, 1], [1, 1, 0, 1])]
     played = Played(episodes, [[1.0], [0.5, 1.0]], {})
-    advantages, returns = critic_advantages(played, [0.2, 0.1, 0.2, 0.3])
+    advantages, returns = critic_advantages([played[:1], played[1:]], [0.2, 0.1, 0.2, 0.3])
     # What was still to come, 1, 1.5, 1.5 and 1, less the forecasts.
     by_hand = np.array([0.8, 1.4, 1.3, 0.7])
     assert list(advantages) == pytest.approx((by_hand - by_hand.mean()) / by_hand.std(ddof=1))
     assert list(returns) == pytest.approx([1.0, 1.5, 1.5, 1.0]), "whatever it forecast"
     # While it knows nothing, to ask first is no worse: the longer way is not punished for its length.
     played = Played(episodes, [[1.0], [0.0, 1.0]], {})
-    assert not critic_advantages(played, [0.0] * 4)[0].any()
+    assert not critic_advantages([played], [0.0] * 4)[0].any()
+
+
+def test_permuted_returns_are_those_of_the_group_in_another_order():
+    """A control: each episode is paid for another one, and no group for another group."""
+    names, n = ["stop"], 8
+    episodes = [rollout(names, [0], [1]) for _ in range(n)]
+    groups = [Played(episodes, [[float(i + 10 * number)] for i in range(n)], {}) for number in range(2)]
+    usual = GrpoSettings(max_steps=1, num_generations=n)
+    own = token_advantages(groups, usual).reshape(2, n)
+    one, other = (
+        token_advantages(groups, usual.changed(permuted=True), seed).reshape(2, n) for seed in (1, 2)
+    )
+    for each in (one, other):
+        assert np.sort(each, axis=1) == pytest.approx(own) and (each != own).any(axis=1).all()
+    assert (one != other).any() and (one[0] != one[1]).any()

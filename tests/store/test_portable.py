@@ -18,8 +18,8 @@ import pwagents
 import numpy as np
 import torch
 from pwagents.embedding import Embedder
-from pwagents.base_model.dialogues import dialogue_tokenizer
-from pwagents.base_model.small import make_small_model
+from base_model.dialogues import dialogue_tokenizer
+from base_model.small import make_small_model
 from pwagents.orion.agent import RULES
 from pwagents.shop.sasrec import SasRecSettings, train_sasrec
 

@@ -1,9 +1,12 @@
 """Orion's episodes as what a policy is trained on by rewards (Orion, Algorithm 1)."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
+
+import numpy as np
 
 from pwagents.data.splits import sample_tasks
 from pwagents.errors import NotEvaluableError
@@ -62,11 +65,22 @@ class OrionGame:
         return Rewards(judge_of(self.study), self.reward)(episodes)
 
     def evaluate(self, model: Any, tokenizer: Any) -> dict[str, float]:
-        """Play validation tasks greedily, and return the means of what the log tells of them."""
+        """Play validation tasks greedily, and return the means of what the log tells of them.
+
+        ``error`` is the standard error of ``return``, clustered by user; ``return_KIND`` those of each kind.
+        """
         tested = sample_tasks(self.study.validation_tasks, self.log_tasks, self.study.seed)
         played = play_batch(replace(self, greedy=True), model, tokenizer, tested, seed=0)
-        means = summarize(played)
-        measured = {"return": sum(map(sum, played.parts.values())) / len(tested)}
+        means, returns = summarize(played), np.array([sum(steps) for steps in played.rewards])
+        measured, missed = {"return": returns.mean()}, Counter[str]()
+        for task, value in zip(tested, returns - returns.mean(), strict=True):
+            missed[task.user_id] += value
+        n = len(missed)
+        squares = sum(value**2 for value in missed.values()) * n / max(n - 1, 1)
+        measured["error"] = squares**0.5 / len(tested)
+        for kind in dict.fromkeys(task.type for task in tested):
+            own = [task.type == kind for task in tested]
+            measured[f"return_{kind}"] = returns[own].mean()
         return measured | {k: means[k] for k in ("result_final", "function_accuracy", "turns", "asks")}
 
     def start(self, task: Task) -> Environment:

@@ -48,12 +48,9 @@ class Rewards:
         task = [[0.0] * len(trajectory.steps) for trajectory in trajectories]
         alignment = [[0.0] * len(trajectory.steps) for trajectory in trajectories]
         patience = [[-self.config.patience * step.is_talk for step in each.steps] for each in trajectories]
-        if self.config.use != "alignment":
-            for steps, trajectory in zip(task, trajectories, strict=True):
-                if has_succeeded(trajectory, self.config):
-                    steps[-1] = 1.0
-        if self.config.use == "task":
-            return {"task": task, "alignment": alignment, "patience": patience}
+        for steps, trajectory in zip(task, trajectories, strict=True):
+            if has_succeeded(trajectory, self.config):
+                steps[-1] = 1.0
 
         # All steps in a row, each with the state before it.
         if any(len(states) != len(trajectory.steps) for states, trajectory in episodes):

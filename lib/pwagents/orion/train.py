@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from pwagents.code import hash_of
@@ -20,6 +21,7 @@ from pwagents.errors import DataError
 from pwagents.llm.folder import dropped_by_template, read_tokenizer
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.gpu_memory import Plan
+from pwagents.lm.load import base_folder
 from pwagents.lm.train import CODE as SFT
 from pwagents.lm.train import fine_tune
 from pwagents.orion.agent import belief_states
@@ -32,6 +34,9 @@ from pwagents.orion.reward import episode_returns
 from pwagents.orion.role_play import Played, RolePlay, play_roles
 from pwagents.orion.study import Study, make_study, role_facts
 from pwagents.orion.teacher import for_every_task, make_teacher, rule_teacher
+from pwagents.orion.variations import FOREIGN, foreign_contexts
+from pwagents.rl.log import LOG, read_rows
+from pwagents.rl.rollout import StartEpisode
 from pwagents.rl.train import train_policy
 from pwagents.schema import Action, Split
 from pwagents.settings import OrionSettings, ReinforcedNotebook, RlSettings, SftSettings, deciding, plain
@@ -45,7 +50,7 @@ RL = (
     *dict.fromkeys((*PLAY, *SFT)),
     "data.splits",
     *(f"orion.{name}" for name in ("game", "judge", "reward", "teacher")),
-    *(f"rl.{name}" for name in ("advantages", "learner", "log", "loss", "train")),
+    *(f"rl.{name}" for name in ("advantages", "draw", "learner", "log", "loss", "train")),
 )
 
 
@@ -81,11 +86,12 @@ def play_ladder(study: Study, split: Split) -> tuple[OrionRuns, dict[int, list[E
     return runs, rungs
 
 
-def make_conversations(study: Study, n: int, seed: int | None = None) -> RolePlay:
+def make_conversations(study: Study, n: int, seed: int | None = None, foreign: bool = False) -> RolePlay:
     """Play ``n`` conversations to learn from; fewer are the first of more.
 
     Args:
         seed: of the order of tasks; None: the study's, which has decided on data, users and teacher.
+        foreign: a control, whose episodes begin with another user's memory (:func:`train_starts`).
 
     Raises:
         DataError: see :func:`pwagents.orion.role_play.play_roles`; or, with ``stored_runs_only``, an episode
@@ -100,10 +106,11 @@ def make_conversations(study: Study, n: int, seed: int | None = None) -> RolePla
 
     teacher_of = partial(make_teacher, study, questions=questions)
     teacher = {"teacher": role_facts(settings.players, "teacher"), "questions": questions}
+    teacher |= {"memory": FOREIGN} if foreign else {}
     return play_roles(
         study.benchmark,
         study.train_tasks,
-        study.start,
+        train_starts(study, foreign),
         (lambda _: nobody) if settings.stored_runs_only else teacher_of,
         store,
         success=settings.success,
@@ -114,8 +121,25 @@ def make_conversations(study: Study, n: int, seed: int | None = None) -> RolePla
     )
 
 
-def fine_tuned(study: Study, start: Path, kept: Sequence[Played], settings: SftSettings) -> Path:
+def train_starts(study: Study, foreign: bool = False) -> StartEpisode:
+    """Return how train tasks begin: as the study has it, or with what retrieval found for another user.
+
+    Who learns from the latter learns the form of an episode, and that a profile is of no use.
+    """
+    if not foreign:
+        return study.start
+    tasks = study.train_tasks
+    found = foreign_contexts(tasks, study.benchmark.products, study.context, study.seed)
+    return lambda task: study.start(task, found[task.task_id])
+
+
+def fine_tuned(
+    study: Study, start: Path, kept: Sequence[Played], settings: SftSettings, foreign: bool = False
+) -> Path:
     """Return the folder of the model in ``start`` fine-tuned on conversations of the role-play.
+
+    Args:
+        foreign: as these were made (:func:`make_conversations`).
 
     Raises:
         DataError: the tokenizer's template drops functions, calls or results.
@@ -126,7 +150,8 @@ def fine_tuned(study: Study, start: Path, kept: Sequence[Played], settings: SftS
         raise DataError(start, "tokenizer", "chat template", f"one that drops {wrong}", expected)
     # Stored are steps alone: the belief states are made again.
     tasks = {task.task_id: task for task in study.train_tasks}
-    firsts = [study.start(tasks[each.task_id]).state for each in kept]
+    begin = train_starts(study, foreign)
+    firsts = [begin(tasks[each.task_id]).state for each in kept]
     ends = [belief_states(first, each.trajectory)[-1] for first, each in zip(firsts, kept, strict=True)]
     examples = [orion_example(tokenizer, state, shown) for state in ends]
     rows = [{"input_ids": each.input_ids, "labels": each.labels} for each in examples]
@@ -148,11 +173,17 @@ def reinforced(
 
     Args:
         settings: those of the study too, which is made of them.
-        method: GRPO or PPO.
+        method: GRPO or PPO, which plays as many episodes as GRPO did, whose training it waits for.
         seed: of the training; None: that of the settings.
     """
     study, config = make_study(settings), settings.rl.configs[method]
     config = config if seed is None else config.changed(seed=seed)
+    if method == "PPO":
+        # As many episodes as GRPO sampled, those of groups that were drawn anew among them.
+        rows = read_rows(reinforced(settings, start, "GRPO", seed) / LOG)
+        sampled = np.mean([row["sampled"] for row in rows if "sampled" in row])
+        parts = config.n_gpus * config.minibatches
+        config = config.changed(prompts_per_step=max(round(sampled / parts), 1) * parts)
     judge = role_facts(settings.players, "judge")
     if judge != "offline":
         judge |= {"prompt": hash_of(prompts())}
@@ -174,9 +205,10 @@ def reinforced(
     return made(models, f"orion-{method.lower()}", facts, make, stored_only=only)
 
 
-def train_all(settings: ReinforcedNotebook, base: Path) -> dict[str, Path]:
+def train_all(settings: ReinforcedNotebook) -> dict[str, Path]:
     """Return the policies of a whole pipeline by name: Base, SFT, and each of ``rl.methods``."""
-    study = make_study(settings)
+    study, models = make_study(settings), settings.output_dir / "models"
+    base = base_folder(settings.base, "orion", models, stored_only=settings.stored_runs_only)
     kept = make_conversations(study, settings.role_play.n_trajectories).kept
     tuned = fine_tuned(study, base, kept, settings.sft)
     trained = {method: reinforced(settings, tuned, method) for method in settings.rl.methods}

@@ -31,12 +31,12 @@ _MARKED = 20  # points of a line that markers do not run together on
 PANELS = {
     "reward": "reward of an episode",
     "eval_return": "return, validation",
-    "eval_result_final": "result accuracy, validation",
     "reward_alignment": "reward: alignment alone",
+    **{f"share_{kind}": f"groups that teach something: {kind}" for kind in TASK_TYPES},
     "asks": "questions an episode",
     "entropy": "entropy (nats a token)",
     "clip_fraction": "share of tokens clipped",
-    "grad_norm": "gradient norm",
+    "cosine": "cosine of two half-batches' gradients",
 }
 
 
@@ -235,8 +235,14 @@ def plot_curves(curves: pd.DataFrame, *, title: str = ""):
 
     Args:
         curves: from :func:`pwagents.rl.log.read_curves`. Numbers that no run has get no panel, nor do those
-            that are 0 throughout, as a KL of runs without a model to compare with.
+            that are 0 throughout.
     """
+    shares = {
+        f"share_{kind}": curves[f"informative_{kind}"] / curves[f"drawn_{kind}"]
+        for kind in TASK_TYPES
+        if f"drawn_{kind}" in curves
+    }
+    curves = curves.assign(**shares)
     rows = curves.melt(["run", "step"], [name for name in PANELS if name in curves], "panel", "each").dropna()
     rows = rows[rows.groupby("panel")["each"].transform("any")]
     running = rows.groupby(["panel", "run"])["each"].transform(
@@ -244,6 +250,11 @@ def plot_curves(curves: pd.DataFrame, *, title: str = ""):
     )
     is_mean = rows["panel"].str.startswith("eval_")  # already over many episodes
     rows = rows.assign(shown=running.mask(is_mean, rows["each"]), each=rows["each"].mask(is_mean))
+    if "eval_error" in curves:  # 95% of the validation's return, over users
+        error = curves.set_index(["run", "step"])["eval_error"]
+        error = 1.96 * error.reindex(pd.MultiIndex.from_frame(rows[["run", "step"]])).to_numpy()
+        error = np.where(rows["panel"] == "eval_return", error, np.nan)
+        rows = rows.assign(low=rows["shown"] - error, high=rows["shown"] + error)
     return plot_lines(
         rows.replace({"panel": PANELS}), "step", "shown", hue="run", panel="panel", faint="each", columns=2,
         panel_size=(5, 3.2), xlabel="step", title=title,

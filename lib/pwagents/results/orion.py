@@ -1,6 +1,6 @@
 """Tables of Orion's notebooks, 05 to 08: episodes with their returns, the papers' rows and ours."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 
@@ -20,6 +20,9 @@ from pwagents.shop.search import SearchEngine
 from pwagents.store import Episode
 from pwagents.users.rules import RuleUser, find_run
 
+ONE_TRAINING = (
+    "95% intervals over tasks, clustered by user: other trainings, with other seeds, may differ by more."
+)
 METRICS = {  # columns of episodes -> headings
     "result_final": "result accuracy",
     "return": "return",
@@ -65,24 +68,30 @@ def by_task_and_target(results: pd.DataFrame, benchmark: Benchmark) -> tuple[pd.
 
 
 def with_return(
-    tabulate: Callable[[str], pd.DataFrame], format_table: Callable[[pd.DataFrame], pd.DataFrame]
+    tabulate: Callable[[str], pd.DataFrame],
+    format_table: Callable[[pd.DataFrame], pd.DataFrame],
+    metrics: Sequence[str] = ("return",),
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Tabulate result accuracy and, beside it, the return, which is what training pays for.
 
     Args:
         tabulate: a metric of episodes -> means or differences, in ``mean`` or ``difference``, ``low, high``.
         format_table: such a table -> what is shown of it.
+        metrics: others than the return, or more of them.
 
     Returns:
         The table of result accuracy with ``return, return_low, return_high``; and what is shown of it.
     """
-    accuracy, returns = tabulate("result_final"), tabulate("return")
-    names = {"difference" if "difference" in accuracy else "mean": "return"}
-    names |= {"low": "return_low", "high": "return_high"}
-    keys = [name for name in ROWS if name in accuracy]
-    table = accuracy.merge(returns[[*keys, *names]].rename(columns=names), how="left", on=keys)
-    cells = format_intervals(table[list(names.values())].set_axis(["mean", "low", "high"], axis=1))
-    return table, format_table(accuracy).reset_index(drop=True).assign(**{"return": cells})
+    table = tabulate("result_final")
+    shown, keys = format_table(table).reset_index(drop=True), [name for name in ROWS if name in table]
+    for metric in metrics:
+        names = {"difference" if "difference" in table else "mean": metric}
+        names |= {"low": f"{metric}_low", "high": f"{metric}_high"}
+        other = tabulate(metric)[[*keys, *names]].rename(columns=names)
+        table = table.merge(other, how="left", on=keys)
+        cells = table[list(names.values())].set_axis(["mean", "low", "high"], axis=1)
+        shown[metric] = format_intervals(cells)
+    return table, shown
 
 
 def tell_difference(table: pd.DataFrame, **row: str) -> str:
@@ -103,7 +112,7 @@ def tell_difference(table: pd.DataFrame, **row: str) -> str:
 def worth_of_profiles(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return what the own profile brings more than each other, paired by task, to each of these policies.
 
-    Each is compared with itself, so the noise of seeds is no measure here. ``frame`` is of
+    ``frame`` is of
     :func:`orion_frame`, with the ``profiles`` that were told.
     """
     pairs = {
@@ -138,18 +147,6 @@ def orion_rows(
     )
     own, here = frame[frame["method"].isin(methods)], (settings.base.backbone, settings.data.label)
     return below_paper(own, "Orion", table, *here, printed)
-
-
-def of_one_seed(seed_noise: Mapping[str, float] | None) -> str:
-    """Return the note below differences of policies that were trained once.
-
-    ``seed_noise`` is of :func:`pwagents.results.seeds.must_exceed`.
-    """
-    known = ", ".join(f"{task} {noise:.2g}" for task, noise in (seed_noise or {}).items())
-    return (
-        "95% intervals over tasks, clustered by user. One seed each: no p for a way of training. "
-        f"Noise of seeds (notebook 07): {known or 'not measured at this preset'}."
-    )
 
 
 def cause_of(task: Task, steps: Sequence[Step], cooperative: RuleUser, engine: SearchEngine) -> str:

@@ -5,13 +5,14 @@ compared with another. A ``frame`` has one row an episode (:func:`pwagents.resul
 ``seed`` of its training; ``means`` are those of :func:`means_by_seed`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
 
 from pwagents.results.statistics import (
+    MEAN,
     SHARES,
     Interval,
     by_type_and_mean,
@@ -119,14 +120,18 @@ def noise_of_seeds(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     return sort_by_type(floor).reset_index(drop=True)
 
 
-def must_exceed(floor: pd.DataFrame, method: str) -> dict[str, float] | None:
-    """Return what a difference of a method must exceed, by task type; None with one seed.
+def with_mean_of_types(frame: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
+    """Add all episodes once more, as of the type "mean": in the mean over a world each type counts alike.
 
     Args:
-        floor: of :func:`noise_of_seeds`.
+        frame: one row an episode, with its ``world``; each method played the same tasks.
+        metrics: columns whose values are weighted for that.
     """
-    noise = floor[floor["method"] == method].set_index("type")[MUST_EXCEED]
-    return None if noise.isna().any() else noise.to_dict()
+    n_of_type = frame.groupby(["world", "type"])["task_id"].transform("nunique")
+    of_world = frame.groupby("world")
+    weights = of_world["task_id"].transform("nunique") / of_world["type"].transform("nunique") / n_of_type
+    weighted = {metric: frame[metric] * weights for metric in metrics}
+    return pd.concat([sort_by_type(frame), frame.assign(type=MEAN, **weighted)])
 
 
 def world_comparisons(frame: pd.DataFrame, metric: str, pairs: Mapping[str, tuple[str, str]]) -> pd.DataFrame:

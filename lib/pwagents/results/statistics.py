@@ -27,7 +27,6 @@ SHARES = (
 )
 # In place of a task type: all tasks, in whose mean each weighs the same, and the mean of the types' means.
 OVERALL, MEAN = "overall", "mean"
-BEYOND = "beyond the noise of seeds"  # heading: whether a difference is larger than seeds alone may make
 SCORED = "scored"  # heading: how many of a type's tasks a mean is over, if it is not over all
 _FLIPS = 9_999  # random sign flips where there are too many to try them all
 
@@ -203,7 +202,6 @@ def trained_differences(
     frame: pd.DataFrame,
     pairs: Mapping[str, tuple[str, str]],
     metric: str,
-    seed_noise: Mapping[str, float] | None = None,
 ) -> pd.DataFrame:
     """Compare trained policies, a row a comparison and task type, and "overall".
 
@@ -211,20 +209,8 @@ def trained_differences(
 
     Args:
         pairs: as of :func:`paired_tests`.
-        seed_noise: how far two trainings of one method may differ by their seeds alone, by task type and
-            "overall" (:func:`pwagents.results.seeds.must_exceed`); None if that was not measured.
-
-    Returns:
-        As of :func:`paired_tests`; with ``seed_noise`` also whether the difference exceeds it ("yes", "no",
-        or "not measured" on this type).
     """
-    table = paired_tests(frame, metric, pairs, overall=True, flips=0)
-    if seed_noise is None:
-        return table
-    # One training a method: a difference counts if it exceeds what two seeds of one method may differ by.
-    noise = table["task"].map(dict(seed_noise))
-    exceeds = np.where(table["difference"].abs() > noise, "yes", "no")
-    return table.assign(**{BEYOND: np.where(noise.isna(), "not measured", exceeds)})
+    return paired_tests(frame, metric, pairs, overall=True, flips=0)
 
 
 def name_left_out(table: pd.DataFrame) -> pd.DataFrame:

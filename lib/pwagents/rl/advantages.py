@@ -9,28 +9,32 @@ from collections.abc import Sequence
 import numpy as np
 
 from pwagents.rl.rollout import Played, Rollout, loss_mask
+from pwagents.seeds import rng
 from pwagents.settings import Credit, GrpoSettings, Scale
 
 _EPSILON = 1e-4  # added to the standard deviation, as TRL does
 
 
-def token_advantages(played: Played, config: GrpoSettings) -> np.ndarray:
+def token_advantages(groups: Sequence[Played], config: GrpoSettings, seed: int = 0) -> np.ndarray:
     """Return GRPO's advantages of all learned tokens, episode after episode: each has its step's.
 
-    The ``num_generations`` episodes of a task, which are compared, stand in a row.
+    Args:
+        groups: the episodes of a task each, which are compared.
+        seed: of the control whose returns change places.
     """
-    per_step: list[np.ndarray] = []
-    for i in range(0, len(played.rollouts), config.num_generations):
-        group = slice(i, i + config.num_generations)
-        per_step += group_advantages(played.rewards[group], config.credit, config.scale_rewards)
-    return np.array(
-        [
+    found: list[float] = []
+    for number, group in enumerate(groups):
+        per_step = group_advantages(group.rewards, config.credit, config.scale_rewards)
+        if config.permuted:
+            order = rng(seed, "permuted returns", str(number)).permutation(len(per_step))
+            per_step = [np.full(len(own), per_step[i][0]) for own, i in zip(per_step, order, strict=True)]
+        found += [
             steps[turn]
-            for rollout, steps in zip(played.rollouts, per_step, strict=True)
+            for rollout, steps in zip(group.rollouts, per_step, strict=True)
             for learned, turn in zip(loss_mask(rollout), rollout.turns, strict=True)
             if learned
         ]
-    )
+    return np.array(found)
 
 
 def group_advantages(
@@ -89,7 +93,7 @@ def returns_to_go(rewards: Sequence[float]) -> np.ndarray:
     return earned
 
 
-def critic_advantages(played: Played, values: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+def critic_advantages(groups: Sequence[Played], values: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """Return PPO's advantages (GAE) and the returns of all learned tokens, episode after episode.
 
     Advantages are less their mean and divided by their deviation: over all that this process played, as PPO
@@ -101,7 +105,8 @@ def critic_advantages(played: Played, values: Sequence[float]) -> tuple[np.ndarr
     Args:
         values: (tokens,) of the critic.
     """
-    rewards = [sampled_rewards(*pair) for pair in zip(played.rollouts, played.rewards, strict=True)]
+    pairs = (pair for group in groups for pair in zip(group.rollouts, group.rewards, strict=True))
+    rewards = [sampled_rewards(*pair) for pair in pairs]
     parts = np.split(np.asarray(values, float), np.cumsum([len(episode) for episode in rewards])[:-1])
     pairs = zip(rewards, parts, strict=True)
     advantages = np.concatenate([gae(*pair) for pair in pairs])

@@ -98,7 +98,9 @@ class Learner:
         named = policy.named_parameters(remove_duplicate=False)
         frozen = {name for name, weights in named if not weights.requires_grad}
         optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, weight_decay=0.0, fused=True)
-        self.schedule = get_scheduler("linear", optimizer, 0, config.max_steps)
+        self.schedule = get_scheduler(
+            config.lr_scheduler_type, optimizer, config.warmup_steps, config.max_steps
+        )
         self.policy, self.optimizer = accelerator.prepare(add_scoring(policy), optimizer)
         self.policy.eval()  # nothing drops out while it plays and looks back: :meth:`update` alone trains
         is_ppo = isinstance(config, PpoSettings)
@@ -138,8 +140,12 @@ class Learner:
             weights.data.copy_(before)
         return self._vllm.llm
 
-    def look_back(self, rollouts: Sequence[Rollout]) -> Batch:
-        """Return the episodes as tensors, and what the policy says to them before it moves."""
+    def look_back(self, rollouts: Sequence[Rollout], learned: Sequence[bool]) -> Batch:
+        """Return the episodes as tensors, and what the policy says to them before it moves.
+
+        Args:
+            learned: of each episode, whether anything is learned from it.
+        """
         import torch
 
         # Tokens, which of them are learned from, and at which log-probabilities these were sampled.
@@ -149,7 +155,7 @@ class Learner:
         for i, rollout in enumerate(rollouts):
             start, end = len(rollout.prompt_ids), len(rollout)
             ids[i, :end] = torch.tensor([*rollout.prompt_ids, *rollout.completion_ids])
-            scored[i, start:end] = torch.tensor(loss_mask(rollout), dtype=torch.bool)
+            scored[i, start:end] = torch.tensor(loss_mask(rollout), dtype=torch.bool) & learned[i]
             sampled[i, start:end] = torch.tensor(rollout.logprobs)
         ids, scored, sampled = ids.to(device), scored.to(device), sampled.to(device)
         batch = Batch(ids, scored, torch.tensor([r.temperature for r in rollouts], device=device))
@@ -167,30 +173,31 @@ class Learner:
             batch = batch._replace(trust=(batch.old - sampled).exp().clamp(max=_TRUST))
         return batch
 
-    def update(self, batch: Batch, advantages: "torch.Tensor", rows: "torch.Tensor") -> dict[str, float]:
+    def update(self, batch: Batch, advantages: "torch.Tensor", groups: "torch.Tensor") -> dict[str, float]:
         """Take one step of the optimizer from some of a batch's episodes; return means over tokens.
 
         Args:
             advantages: (episodes, tokens) of the whole batch.
-            rows: which of its episodes.
+            groups: (groups, episodes of each): which of its episodes.
         """
         import torch
 
         config, accelerator = self.config, self.accelerator
-        lengths = batch.scored.sum(1)
-        n = lengths[rows].sum()
+        lengths, is_alone = batch.scored.sum(1), accelerator.num_processes == 1
+        n = lengths[groups.flatten()].sum().clamp(min=1)
         # Gradients are averaged over processes: each one's sum is divided by the mean number of tokens.
         weight = 1 / accelerator.reduce(n.float(), "mean")
-        # An episode without an advantage, where nothing else counts, is read for the log alone. Several
-        # processes have to read equally often: they exchange something each time.
-        all_move = bool(config.entropy_coef) or accelerator.num_processes > 1
         sums = dict.fromkeys(("loss", "entropy", "clip_fraction", "approx_kl"), 0.0)
-        parts = rows.split(config.per_device_train_batch_size)
+        size, before, cosine = config.per_device_train_batch_size, None, float("nan")
+        halves = [half.flatten().split(size) for half in groups.tensor_split(2) if len(half)]
+        trained = [weights for weights in self.policy.parameters() if weights.requires_grad]
         self.policy.train()  # else nothing is computed again, and all activations are kept
-        for part in parts:
-            moves = advantages[part].ne(0).any(1).cpu() | all_move
+        for i, part in [(i, part) for i, half in enumerate(halves) for part in half]:
+            # An episode without an advantage is read for the log alone. Several processes have to read
+            # equally often: they exchange something each time.
+            moves = advantages[part].ne(0).any(1).cpu() | (not is_alone)
             moves[0] |= not moves.any()  # a loss needs a gradient, if only of zeros
-            with nullcontext() if part is parts[-1] else accelerator.no_sync(self.policy):
+            with nullcontext() if part is halves[-1][-1] else accelerator.no_sync(self.policy):
                 for chosen, learns in ((part[moves], True), (part[~moves], False)):
                     if not len(chosen):
                         continue
@@ -203,17 +210,24 @@ class Learner:
                     )
                     old = logprobs.detach() if old is None else old
                     gain = gain if trust is None else gain * trust
-                    losses = token_losses(logprobs, entropies, old, gain, config.entropy_coef)
+                    losses = token_losses(logprobs, entropies, old, gain)
                     loss = losses.loss * weight
                     if learns:
                         accelerator.backward(loss.sum())
                     of_all = losses._replace(loss=loss.detach() * n)._asdict()
                     sums = {name: value + float(of_all[name].sum()) for name, value in sums.items()}
+            # Do two halves of the groups ask for the same? Of several processes none has a whole gradient.
+            if is_alone and len(halves) == 2 and part is halves[i][-1]:
+                gradient = torch.cat([weights.grad.flatten() for weights in trained])
+                if i:
+                    cosine = float(torch.cosine_similarity(before, gradient - before, dim=0))
+                before = gradient
         norm = accelerator.clip_grad_norm_(self.policy.parameters(), MAX_GRAD_NORM)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.policy.eval()
-        return {name: value / int(n) for name, value in sums.items()} | {"grad_norm": float(norm)}
+        means = {name: value / int(n) for name, value in sums.items()}
+        return means | {"grad_norm": float(norm), "cosine": cosine}
 
     def evaluate(self, game: Game, tokenizer: Any) -> dict[str, float]:
         """Return the numbers of an evaluation, the same in all processes: they stop or go on together."""

@@ -7,7 +7,7 @@ from there, ``model`` the trained model.
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -49,14 +49,6 @@ def append_row(folder: Path, row: Row) -> None:
         file.write(json.dumps(row) + "\n")
         file.flush()
         os.fsync(file.fileno())
-
-
-def is_flat(rows: Sequence[Row]) -> bool:
-    """Return whether the best return of the last third of the steps, evaluated twice or more, is not new."""
-    returns = {row["step"]: row["eval_return"] for row in rows if "eval_return" in row}
-    late = [value for step, value in returns.items() if 3 * step > 2 * max(returns)]
-    early = [value for step, value in returns.items() if 3 * step <= 2 * max(returns)]
-    return len(late) > 1 and bool(early) and max(late) <= max(early)
 
 
 def read_rows(path: Path) -> list[Row]:

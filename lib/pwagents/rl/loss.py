@@ -38,13 +38,11 @@ def token_losses(
     entropies: "torch.Tensor",
     old: "torch.Tensor",
     advantages: "torch.Tensor",
-    entropy_coef: float = 0.0,
 ) -> TokenLosses:
-    """Return the clipped surrogate (Schulman et al. 2017), with the weighted entropy.
+    """Return the clipped surrogate (Schulman et al. 2017).
 
     Args:
         logprobs, entropies, old, advantages: (tokens,); ``old`` of the policy that played.
-        entropy_coef: weight of the entropy, which is added to the goal.
     """
     import torch
 
@@ -54,8 +52,6 @@ def token_losses(
     limited = ratio.clamp(1 - EPSILON, 1 + EPSILON)
     goal, limit = ratio * advantages, limited * advantages
     loss = -torch.min(goal, limit)
-    if entropy_coef:
-        loss = loss - entropy_coef * entropies
     moved = ratio - 1 - (logprobs - old)
     return TokenLosses(loss, (limit < goal).float(), moved.detach(), entropies.detach())
 

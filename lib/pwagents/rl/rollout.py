@@ -34,10 +34,13 @@ class Game(Protocol):
         """
 
     def rewards(self, episodes: Sequence[Episode]) -> dict[str, list[list[float]]]:
-        """Return the parts of the reward by name, each R_t of each step of each episode; they add up."""
+        """Return the parts of the reward by name, each R_t of each step of each episode; they add up.
+
+        ``task`` is what success is paid: above 0 where an episode succeeded.
+        """
 
     def evaluate(self, model: Any, tokenizer: Any) -> dict[str, float]:
-        """Return what to log of a policy on held-out tasks; by its ``return`` a training may stop."""
+        """Return what to log of a policy on held-out tasks."""
 
 
 @dataclass
@@ -109,6 +112,11 @@ class Played:
     rollouts: list[Rollout]
     rewards: list[list[float]]
     parts: dict[str, list[float]]
+
+    def __getitem__(self, rows: slice) -> "Played":
+        """Return some of the episodes."""
+        parts = {name: values[rows] for name, values in self.parts.items()}
+        return Played(self.rollouts[rows], self.rewards[rows], parts)
 
 
 def play_batch(game: Game, model: Any, tokenizer: Any, tasks: Sequence[Task], seed: int) -> Played:

@@ -26,17 +26,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
 from pwagents.lm.launch import launch
 from pwagents.lm.load import quiet
 from pwagents.lm.train import checkpoint_step
 from pwagents.progress import progress
 from pwagents.rl.advantages import critic_advantages, token_advantages
+from pwagents.rl.draw import Stream, draw_groups
 from pwagents.rl.learner import Learner, make_accelerator
-from pwagents.rl.log import append_row, is_flat, open_log
-from pwagents.rl.rollout import Game, play_batch, summarize
-from pwagents.schema import Task
+from pwagents.rl.log import append_row, open_log
+from pwagents.rl.rollout import Game, summarize
 from pwagents.seeds import derive_seed, rng
 from pwagents.settings import GrpoSettings, PpoSettings
 
@@ -54,8 +54,7 @@ def train_policy(
         model: a folder, or a model, which is then trained in place (peft's adapters may be on it), in this
             process alone. From a folder, other processes may train, which get the game by pickle.
         tokenizer: the model's.
-        game: every ``eval_steps`` its evaluation joins the log as ``eval_<name>``. Training stops where the
-            return of its evaluations has not risen for a third of the steps so far.
+        game: every ``eval_steps`` its evaluation joins the log as ``eval_<name>``.
         folder: of this run alone, as :func:`pwagents.store.made` gives it.
 
     Raises:
@@ -72,25 +71,17 @@ def train_policy(
         return
     if isinstance(model, Path) and launch(train_policy, given, config.n_gpus, config.sharding):
         return
-    tasks, accelerator = game.tasks, make_accelerator(config)
+    accelerator = make_accelerator(config)
     rank, main = accelerator.process_index, accelerator.is_main_process
     share = config.prompts_per_step // accelerator.num_processes
+    stream = Stream(game.tasks, getattr(config, "draws", 1), config.seed)
     # One process removes broken checkpoints and rows; the others then find all in order.
     with accelerator.main_process_first():
         checkpoint, rows = open_log(folder)
 
     def write(row: dict[str, float]) -> None:
-        rows.append(row)
         if main:
             append_row(folder, row)
-
-    # The tasks of the whole run, ``prompts_per_step`` for each step: every pass over them shuffled anew.
-    if not tasks:
-        raise ValueError("there are no tasks to train on")
-    in_order: list[Task] = []
-    while len(in_order) < config.max_steps * config.prompts_per_step:
-        epoch = str(len(in_order) // len(tasks))
-        in_order += [tasks[i] for i in rng(config.seed, "order of tasks", epoch).permutation(len(tasks))]
 
     learner = Learner(model, config, accelerator)
     if checkpoint:
@@ -98,37 +89,51 @@ def train_policy(
     elif config.eval_steps and not rows:
         write({"step": 0} | learner.evaluate(game, tokenizer))
     first, method = checkpoint_step(checkpoint), "PPO" if learner.critic else "GRPO"
-    # Flat already: it was killed before the model was saved.
-    steps = range(first, first if is_flat(rows) else config.max_steps)
+    steps = range(first, config.max_steps)
     bar = progress(steps, initial=first, total=config.max_steps, desc=method, disable=not main)
     for step in bar:
-        # Play each task of the step several times in a row, and pay: R_t of each step of each episode.
+        # Play each task of the step several times in a row, and pay: R_t of each step of each episode. Draw
+        # groups anew that teach nothing. One process leaves those out that still do; several read equally
+        # much, and score nothing of them.
         start, done = time.perf_counter(), step + 1
-        prompts = in_order[step * config.prompts_per_step :][rank * share :][:share]
-        batch = [task for task in prompts for _ in range(config.num_generations)]
+        slots = range(step * config.prompts_per_step, done * config.prompts_per_step)[rank * share :][:share]
         seed = derive_seed(config.seed, "rollouts", str(step), str(rank))
-        played = play_batch(game, learner.player, tokenizer, batch, seed)
-        row = summarize(played) | {"rollout_seconds": time.perf_counter() - start}
+        drawn = draw_groups(game, learner.player, tokenizer, stream, slots, config, seed)
+        # Counts are those of all processes: the mean over them of as many times their own.
+        counts = {name: n * accelerator.num_processes for name, n in drawn.counts.items()}
+        row = summarize(drawn.first) | counts | {"rollout_seconds": time.perf_counter() - start}
+        pairs = [*zip(drawn.last, drawn.filled, strict=True)]
+        pairs = [pair for pair in pairs if pair[1] or accelerator.num_processes > 1]
+        learned = [group for group, is_filled in pairs if is_filled]
+        rollouts = [rollout for group, _ in pairs for rollout in group.rollouts]
 
-        # Look back at what was sampled before the policy moves. The old log-probabilities of the ratio are
-        # the trainer's own; one update of fresh episodes computes them itself.
-        look = learner.look_back(played.rollouts)
+        numbers = []
+        if rollouts:
+            # Look back at what was sampled before the policy moves. The old log-probabilities of the ratio
+            # are the trainer's own; one update of fresh episodes computes them itself.
+            n = config.num_generations
+            look = learner.look_back(rollouts, [is_filled for _, is_filled in pairs for _ in range(n)])
 
-        # Compare each episode with the others of its task, or each token's outcome with the critic's value.
-        if learner.critic:
-            values = learner.critic.values(learner.features).cpu()
-            advantages, returns = critic_advantages(played, values)
-        else:
-            advantages = token_advantages(played, config)
-        advantages = look.spread(advantages)
+            # Compare each episode with the others of its task, or each token's outcome with the critic's
+            # value.
+            if learner.critic:
+                values = learner.critic.values(learner.features).cpu()
+                advantages, returns = critic_advantages(learned, values)
+            else:
+                advantages = token_advantages(learned, config, seed)
+            advantages = look.spread(advantages)
+            for kind in stream.kinds:
+                own = [rollout.trajectory.type == kind for rollout in rollouts]
+                row[f"moved_{kind}"] = int(advantages[torch.tensor(own)].ne(0).sum())
 
-        # Update the policy: several times where the settings say so. Episodes of a task stay together.
-        groups, order = torch.arange(len(batch)).view(share, -1), range(share)  # of the batch, a task each
-        if config.minibatches > 1:
-            order = rng(config.seed, "minibatches", str(step), "0", str(rank)).permutation(share)
-        parts = groups[list(order)].tensor_split(config.minibatches)
-        numbers = [learner.update(look, advantages, part.flatten()) for part in parts]
-        row |= {name: float(np.mean([each[name] for each in numbers])) for name in numbers[0]}
+            # Update the policy: several times where the settings say so. Episodes of a task stay together.
+            groups, order = torch.arange(len(rollouts)).view(-1, n), range(len(pairs))  # a task each
+            if config.minibatches > 1:
+                chance = rng(config.seed, "minibatches", str(step), "0", str(rank))
+                order = chance.permutation(len(pairs))
+            parts = groups[list(order)].tensor_split(config.minibatches)
+            numbers = [learner.update(look, advantages, part) for part in parts if len(part)]
+        row |= pd.DataFrame(numbers).mean().dropna().to_dict()
         row["learning_rate"] = learner.schedule.get_last_lr()[0]
         learner.schedule.step()
         if learner.critic:
@@ -144,8 +149,6 @@ def train_policy(
         bar.set_postfix(reward=f"{row['reward']:.2f}", refresh=False)
         if config.save_steps and done % config.save_steps == 0:
             learner.save_checkpoint(folder / f"checkpoint-{done}")
-        if "eval_return" in row and is_flat(rows):
-            break
     learner.save(tokenizer, folder / "model")
     if main:
         _drop_checkpoints(folder)

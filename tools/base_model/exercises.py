@@ -11,16 +11,15 @@ The prompts are :mod:`pwagents.puma.memory`'s own. Their form is the published o
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from base_model.pretrain import ALL_STEPS, Lesson
+from base_model.small import make_tokenizer
 from pwagents.agents.messages import TASK_SPECIFIC, write_entries
-from pwagents.base_model.pretrain import ALL_STEPS, Lesson, base_model
-from pwagents.base_model.small import make_tokenizer
 from pwagents.data.synthetic.shop import (
     CONSONANTS,
     SYLLABLES,
@@ -35,7 +34,6 @@ from pwagents.lm.tokens import Example
 from pwagents.puma.memory import FUNCTION, JOB, PARAMETER, parameter_prompt
 from pwagents.schema import FUNCTION_OF, Product
 from pwagents.seeds import rng
-from pwagents.settings import PumaNotebook
 from pwagents.words import content_words
 
 if TYPE_CHECKING:
@@ -133,16 +131,6 @@ def shop_words() -> frozenset[str]:
 @cache
 def _words() -> tuple[str, ...]:
     return tuple(sorted(word for word in shop_words() if word.isalpha()))
-
-
-def puma_base(settings: PumaNotebook, products: Mapping[str, Product]) -> Path:
-    """Return the folder of the model that notebook 04's trainings start from; the small one is made.
-
-    Raises:
-        DataError: with ``stored_runs_only``, a model that is not there.
-    """
-    models, text = settings.output_dir / "models", partial(ExerciseText, products, settings.seed)
-    return base_model(settings.base, models, text, settings.seed, stored_only=settings.stored_runs_only)
 
 
 class ExerciseText:

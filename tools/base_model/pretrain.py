@@ -1,44 +1,34 @@
 """The small base model: what LLaMA-2-7B and Qwen2.5-7B are to the papers, a Qwen2-class model of 0.7 million
 parameters is to the presets without a GPU.
 
-It is pre-trained on the spot, on made-up text alone: it masters the form and copies what it reads, and knows
-nothing of tasks. That it learns in minutes is due to two layers that copy from the start and to its tokenizer
-(:mod:`pwagents.base_model.small`), which has the words of the embedded shop as whole tokens, and boilerplate
+It is pre-trained on made-up text alone: it masters the form and copies what it reads, and knows nothing of
+tasks. That it learns in minutes is due to two layers that copy from the start and to its tokenizer
+(:mod:`base_model.small`), which has the words of the embedded shop as whole tokens, and boilerplate
 as one token each. Orion's and PUMA's differ in what they have read.
 
 Lessons go from short texts to long ones. Each ends when what is to be copied in held-out texts is told right
 as often as the lesson asks, or after its last step.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
 
-from pwagents.base_model.small import make_small_model, with_copying_layers
-from pwagents.base_model.smollm2 import smollm2_folder
+from base_model.small import make_small_model, with_copying_layers
 from pwagents.code import hash_of
 from pwagents.lm.packed import states_before
 from pwagents.lm.tokens import NO_LOSS, Example
 from pwagents.progress import progress
-from pwagents.settings import BaseSettings, project_path
-from pwagents.store import made
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerFast
 
 LOG = "base_log.csv"
-# Beside it, the first texts stand in the key (:func:`content_hash`), and what they are made of through them.
-CODE = (
-    "portable",
-    "seeds",
-    *(f"base_model.{name}" for name in ("dialogues", "exercises", "pretrain", "small")),
-    *(f"lm.{name}" for name in ("packed", "tokens")),
-)
 HELD_OUT = 10_000_000  # texts from this number on are never trained on
 HASHED = 300  # so many that another word in the shop's files is not missed
 CHECKED = 64  # held-out texts that a lesson's progress is measured on
@@ -79,54 +69,24 @@ class Text(Protocol):
         """Return which tokens a lesson's progress is measured on."""
 
 
-def base_model(
-    base: BaseSettings, models: Path, make_text: Callable[[], Text], seed: int, *, stored_only: bool = False
-) -> Path:
-    """Return the folder of the model that trainings start from; arguments are those of :func:`small_base`."""
-    if base.model == "smollm2":
-        return smollm2_folder(models, stored_only=stored_only)
-    if not base.is_small:
-        return project_path(base.model)
-    return small_base(models, make_text(), seed, base.steps, stored_only=stored_only)
-
-
-def small_base(
-    models: Path,
-    text: Text,
-    seed: int,
-    steps: int = 0,
-    *,
-    size: Mapping[str, int] | None = None,
-    stored_only: bool = False,
-) -> Path:
-    """Return the folder of the small base model; trained where it is not there yet.
+def small_base(folder: Path, text: Text, seed: int, size: Mapping[str, int] | None = None) -> pd.DataFrame:
+    """Train the small base model and write it into a folder, with its tokenizer and its log.
 
     Args:
-        models: folder of all models.
         text: what it is trained on.
         seed: of its first weights.
-        steps: of each lesson, at most; 0: as many as the lesson has.
-        size: in place of :data:`pwagents.base_model.small.SIZE`.
-        stored_only: train nothing.
+        size: in place of :data:`base_model.small.SIZE`.
 
-    Raises:
-        DataError: the model is not there, and nothing may be trained.
+    Returns:
+        The log (:func:`pretrain`).
     """
-    lessons = [
-        replace(each, most_steps=min(each.most_steps, steps or each.most_steps)) for each in text.lessons
-    ]
-    facts = {f"lesson {i}": asdict(lesson) for i, lesson in enumerate(lessons)}
-
-    def make(folder: Path) -> None:
-        tokenizer = text.tokenizer()
-        model = with_copying_layers(make_small_model(tokenizer, seed, size), seed)
-        log = pretrain(model, tokenizer, text, lessons)
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        log.to_csv(folder / LOG, index=False)
-
-    key = {"seed": seed, "text": content_hash(text), "lessons": facts, "size": dict(size or {})}
-    return made(models, "base", key | {"code": CODE}, make, stored_only=stored_only)
+    tokenizer = text.tokenizer()
+    model = with_copying_layers(make_small_model(tokenizer, seed, size), seed)
+    log = pretrain(model, tokenizer, text, text.lessons)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    log.to_csv(folder / LOG, index=False)
+    return log
 
 
 def content_hash(text: Text) -> str:

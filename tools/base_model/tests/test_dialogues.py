@@ -16,12 +16,13 @@ from itertools import pairwise
 
 import pytest
 import torch
+from tests.orion.small_study import play, state_of
 
-from pwagents.base_model import dialogues
-from pwagents.base_model.dialogues import SHOWN, DialogueText
-from pwagents.base_model.exercises import ids_and_titles
-from pwagents.base_model.pretrain import ALL_STEPS, Lesson, content_hash, small_base
-from pwagents.base_model.small import make_small_model
+from base_model import dialogues
+from base_model.dialogues import SHOWN, DialogueText
+from base_model.exercises import ids_and_titles
+from base_model.pretrain import ALL_STEPS, Lesson, content_hash, small_base
+from base_model.small import make_small_model
 from pwagents.data.synthetic import make_world
 from pwagents.llm.fence import fence
 from pwagents.llm.folder import read_model, read_tokenizer
@@ -32,8 +33,6 @@ from pwagents.portable import one_core
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.settings import WorldSettings
-
-from ..orion.small_study import play, state_of
 
 IDS = re.compile(r"\b(?:B0[A-Z]{6}|U\d{4})\b")
 
@@ -259,7 +258,7 @@ def test_a_model_learns_the_form_of_a_thought_and_a_call(text, tmp_path, monkeyp
     """Measured by transformers itself, on what was never trained on."""
     monkeypatch.setattr(DialogueText, "lessons", LESSONS)
     with one_core():  # on more, the last bit depends on how many
-        folder = small_base(tmp_path, text, 5, size=SIZE)
+        small_base(folder := tmp_path, text, 5, SIZE)
     tokenizer = read_tokenizer(folder)
     examples = [text.example(tokenizer, 10**8 + i, LESSONS[0]) for i in range(8)]
     pairs = [(torch.tensor([each.input_ids]), torch.tensor([each.labels])) for each in examples]

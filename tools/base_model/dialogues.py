@@ -13,15 +13,13 @@ does not teach. Where the profile is not updated, the answers stand in the dialo
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from pwagents.base_model.exercises import Maker, ids_and_titles, shop_words
-from pwagents.base_model.pretrain import ALL_STEPS, Lesson, base_model
-from pwagents.base_model.small import make_tokenizer
+from base_model.exercises import Maker, ids_and_titles, shop_words
+from base_model.pretrain import ALL_STEPS, Lesson
+from base_model.small import make_tokenizer
 from pwagents.data.synthetic.shop import BASIC_SLOTS, SYLLABLES, Domain, domains, language
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
@@ -50,7 +48,6 @@ from pwagents.schema import (
     TaskType,
 )
 from pwagents.seeds import rng
-from pwagents.settings import OrionSettings
 from pwagents.shop.environment import BeliefState, compact_text, full_text
 from pwagents.users.rules import Fact, phrases, sentences
 from pwagents.words import content_words, kind_of, read_yaml
@@ -178,21 +175,6 @@ class DialogueText:
             return self.tell(made.repeated(), SHOWN)[:-1]
         state = made.chosen(FEW_BOUGHT) if made.task == "recommend" else made.requested((), most_asked + 1)
         return self.tell(state, SHOWN)[:-1]  # without what the call brings
-
-
-def orion_base(settings: OrionSettings, products: Mapping[str, Product], seed: int | None = None) -> Path:
-    """Return the folder of the model that Orion's trainings start from; the small one is made.
-
-    Args:
-        products: of the study: none of them is told of in what it reads, whose profiles are of their shop.
-        seed: of its text and first weights; None: that of the settings.
-
-    Raises:
-        DataError: with ``stored_runs_only``, a model that is not there.
-    """
-    seed = settings.seed if seed is None else seed
-    models, only = settings.output_dir / "models", settings.stored_runs_only
-    return base_model(settings.base, models, partial(dialogue_text, products, seed), seed, stored_only=only)
 
 
 def dialogue_text(products: Mapping[str, Product], seed: int) -> "DialogueText":
