@@ -3,19 +3,22 @@
 import os
 import shutil
 
+import pandas as pd
 import pytest
 
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.lm.launch import side_by_side
+from pwagents.lm.load import SHIPPED
 from pwagents.lm.train import not_falling, read_losses
 from pwagents.orion import game as orion_game
 from pwagents.orion.game import OrionGame
 from pwagents.orion.study import make_study
 from pwagents.orion.train import fine_tuned, game_of, make_conversations, reinforced, train_all, train_starts
-from pwagents.rl.log import read_curves
+from pwagents.rl.log import read_curves, read_rows
 from pwagents.rl.rollout import play_batch
-from pwagents.settings import GrpoNotebook
+from pwagents.rl.train import train_policy
+from pwagents.settings import GrpoNotebook, GrpoSettings, PpoSettings
 
 from .small_study import CIRCUMSTANCES, GROUPS, SEARCHES, call, elsewhere, notebook, small_settings
 
@@ -186,3 +189,37 @@ def test_a_world_has_its_own_people_and_trainings_and_the_runs_own_is_found(tiny
         assert other[name].parent == tmp_path / "worlds" / "1" / "models"
     tested = [{task.task_id for task in make_study(each).test_tasks} for each in worlds]
     assert tested[0] == {task.task_id for task in study.test_tasks} and not tested[0] & tested[1]
+
+
+class Few(OrionGame):
+    """The first searches that a teacher's conversations succeeded in: what they earn can be reached."""
+
+    @property
+    def tasks(self):
+        kept = {each.task_id for each in make_conversations(self.study, 24).kept}
+        return [t for t in self.study.train_tasks if t.type == "search" and t.task_id in kept][:3]
+
+    def evaluate(self, model, tokenizer):
+        return {}
+
+
+@pytest.mark.slow
+def test_a_handful_of_tasks_is_learned_by_heart(tmp_path):
+    """By GRPO and by PPO, from the small base model: nearly all episodes succeed then."""
+    play = {"turn_tokens": 64, "episode_tokens": 700, "batch_size": 64, "temperature": 0.8}
+    few = small_settings(tmp_path, play=play)
+    study, trainer = make_study(few), {"max_steps": 40, "learning_rate": 2e-3, "max_length": 1024}
+    tuning = few.sft.changed(trainer=trainer | {"per_device_train_batch_size": 8})
+    tuned = fine_tuned(study, SHIPPED / "orion", make_conversations(study, 24).kept, tuning)
+    given = {"max_steps": 24, "learning_rate": 6e-4, "warmup_steps": 2, "temperature": 0.8, "save_steps": 0}
+    given["lr_scheduler_type"] = "constant_with_warmup"
+    for config in (
+        GrpoSettings(prompts_per_step=3, num_generations=8, **given),
+        PpoSettings(prompts_per_step=24, num_generations=1, **given),
+    ):
+        folder = tmp_path / type(config).__name__
+        train_policy(tuned, read_tokenizer(tuned), Few(few, few.earned, 0, 0.8), config, folder)
+        rows = read_rows(folder / "log.jsonl")
+        first, last = pd.DataFrame(rows[:4]).mean(), pd.DataFrame(rows[-4:]).mean()
+        assert last["reward_task"] > 0.9 > first["reward_task"], folder.name
+        assert last["reward"] > first["reward"] + 0.4, folder.name
