@@ -45,7 +45,7 @@ OUT := $(OUTPUTS)/$(PRESET)
 NB := $(OUT)/notebooks
 # by name, so that a duplicate (03_benchmark-Copy1.ipynb) is passed over
 NOTEBOOKS := $(shell ls notebooks/*.ipynb 2>/dev/null | grep -E '/[0-9]{2}_[a-z0-9_]+\.ipynb$$')
-LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.csv' -o -name '*.html' -o -name '*.css')
+LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.csv' -o -name '*.html' -o -name '*.css' -o -name '*.safetensors')
 REPRODUCE_FULL := $(patsubst notebooks/%,$(NB)/%,$(NOTEBOOKS))
 CHOSEN := $(foreach n,$(ONLY),$(or $(filter $(NB)/$(n)%,$(REPRODUCE_FULL)),\
   $(error ONLY names "$(n)"; expected numbers of notebooks, as in ONLY="03 04")))
@@ -169,21 +169,19 @@ $(if $(filter reproduce% %.ipynb,$(MAKECMDGOALS)),$(foreach n,$(basename $(notdi
 $(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb $(NB)/.settings/%.yaml $(LIBRARY) $(READY)
 	@$(run_notebook) $*
 
-# Notebooks that read what another one wrote, a line each. (05 to 08 share a base model: the first trains it,
-# the others wait for it.)
+# Notebooks that read what another one wrote, a line each.
 $(NB)/06_orion_grpo.ipynb: $(NB)/05_orion_sft.ipynb
 $(NB)/07_ablations.ipynb: $(NB)/06_orion_grpo.ipynb
 # One at a time: both add episodes to one file.
 $(NB)/08_sensitivity.ipynb: $(NB)/07_ablations.ipynb
 $(NB)/10_summary.ipynb: $(NB)/03_benchmark.ipynb $(NB)/04_puma.ipynb $(NB)/05_orion_sft.ipynb $(NB)/06_orion_grpo.ipynb
-# The summary has lines of pipelines, too, where they are trained.
-$(NB)/10_summary.ipynb: $(if $(filter reproduce-full,$(MAKECMDGOALS)),$(NB)/07_ablations.ipynb $(FULL))
+# The summary has lines of several trainings and worlds, too, where they are made.
+$(NB)/10_summary.ipynb: $(if $(filter reproduce-full,$(MAKECMDGOALS)),$(FULL))
 
 $(FULL): $(NB)/.full_%: $(NB)/%.ipynb
 	@$(run_notebook) $* --changes '$(FULL_$*)' && touch $@
 # One at a time: both add episodes to one file.
 $(filter $(NB)/.full_06%,$(FULL)): $(filter $(NB)/.full_05%,$(FULL))
-# It trains the same models as 07 would.
 $(filter $(NB)/07%,$(EVERYTHING)): $(filter $(NB)/.full_06%,$(FULL))
 
 # --- environment -----------------------------------------------------------------------------------

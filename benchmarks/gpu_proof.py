@@ -23,6 +23,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
 from pwagents.llm.folder import read_config, read_tokenizer
 from pwagents.lm import complete, load, train
+from pwagents.lm.base import SHIPPED
 from pwagents.lm.decode import BatchDecoder
 from pwagents.lm.gpu_memory import GIB, Plan, find_device, needed, without_storage
 from pwagents.rl.rollout import Rollout
@@ -79,7 +80,7 @@ def by_trl(train: Any, config: Any, plan: Plan, row: dict, again: int, base: Pat
 def by_rewards(settings: Any, again: int, base: Path, out: Path) -> dict[str, float]:
     """Train by GRPO or PPO, every other episode paid: the second step, playing and training apart."""
     tasks = [Task.model_construct(task_id=f"t{i}", type="search") for i in range(settings.prompts_per_step)]
-    train_policy(base, read_tokenizer(load.SHIPPED / "orion"), Talking(tasks), settings, out)
+    train_policy(base, read_tokenizer(SHIPPED / "orion"), Talking(tasks), settings, out)
     row = json.loads((out / "log.jsonl").read_text().splitlines()[-1])
     playing, plan = row["rollout_seconds"], Plan(settings, READ + WRITTEN, settings.episodes)
     row = {"s/step": row["seconds"], "tokens written/s": plan.episodes * WRITTEN / playing}
@@ -151,7 +152,7 @@ if __name__ == "__main__":
         try:
             with TemporaryDirectory() as made:
                 (LLAMA if name.startswith("puma") else QWEN).save_pretrained(made)
-                read_tokenizer(load.SHIPPED / "orion").save_pretrained(made)
+                read_tokenizer(SHIPPED / "orion").save_pretrained(made)
                 row = PARTS[name](Path(made), Path(made) / "run")
             row["peak, GiB"] = torch.cuda.max_memory_allocated() / GIB
             row = {key: float(f"{value:.4g}") for key, value in row.items()}

@@ -21,7 +21,7 @@ import pandas as pd
 
 from pwagents import portable
 from pwagents.data.splits import sample_tasks
-from pwagents.lm.load import base_folder
+from pwagents.lm.base import base_folder
 from pwagents.orion.experiment import OrionRuns
 from pwagents.orion.study import make_study
 from pwagents.orion.train import fine_tuned, make_conversations

@@ -3,10 +3,9 @@
     .venv/bin/python tools/recipe.py FOLDER
 
 trains GRPO from the fine-tuned model with each configuration below, lets the policies of the last step play
-all validation tasks greedily, and writes ``06_recipe.csv``, which notebook 06 shows (from
-``outputs/reference/tables``). The one with the highest mean of the returns of the three kinds of tasks stands
-in ``params/laptop.yaml``; worlds 5 to 9, where results are from, had no part in it. A run that was stopped
-goes on where it was.
+all validation tasks greedily, and writes ``recipe.csv`` beside this file, which notebook 06 shows. The one
+with the highest mean of the returns of the three kinds of tasks stands in ``params/laptop.yaml``; worlds 5 to
+9, where results are from, had no part in it. A run that was stopped goes on where it was.
 """
 
 import sys
@@ -15,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from pwagents.llm.local_model import LocalModel
+from pwagents.lm.base import base_folder
 from pwagents.lm.launch import side_by_side
-from pwagents.lm.load import base_folder
 from pwagents.orion.experiment import policy_folder
 from pwagents.orion.study import make_study
 from pwagents.orion.train import fine_tuned, game_of, make_conversations, reinforced
@@ -68,8 +67,7 @@ def main(folder: Path) -> None:
     rows = side_by_side(partial(train, settings, tuned), configurations, settings.base, one_by_one=False)
     table = pd.DataFrame(rows)
     table.insert(0, "schedule", table.pop("schedule"))
-    (folder / "tables").mkdir(parents=True, exist_ok=True)
-    table.to_csv(folder / "tables" / "06_recipe.csv", index=False)
+    table.to_csv(Path(__file__).with_suffix(".csv"), index=False)
     print(table.round(3).to_string())
 
 

@@ -38,7 +38,7 @@ QUOTED, STORED = "the paper's print", "the reference"  # what a cell is compared
 IN_PART = "part"  # the verdict on a mean over part of its tasks
 # Columns that say what a row is, or that no paper has.
 _ABOUT = ("source", "row", "backbone", "data", "n", "grader", *COSTS.values())
-_ABOUT += ("notebook", "over pipelines", "to run it here", "needs")
+_ABOUT += ("notebook", "over seeds or worlds", "to run it here", "needs")
 _PAPERS_DATA = "PersonalWAB's files"  # the only paper's data that can be had
 _MISSING = ("n_missing", "n_left_out")  # counts of tasks that a mean, or a difference, leaves out
 _EXACT = {"ok": 0, "noise": 0}

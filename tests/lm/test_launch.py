@@ -31,6 +31,11 @@ pytestmark = [
 ]
 
 
+def path_of(root: Path) -> str:
+    """Where other processes find the tests, the library and the tools."""
+    return ":".join(str(root / name) for name in ("", "lib", "tools"))
+
+
 def train_all(base: Path, start: Path, folder: Path, size: int) -> None:
     """Train in a folder, with batches of ``size`` a process; all together, as processes take long to begin.
 
@@ -40,7 +45,7 @@ def train_all(base: Path, start: Path, folder: Path, size: int) -> None:
     prefer(base, PAIRS, tiny.dpo(max_steps=4, per_device_train_batch_size=size), folder / "dpo")
     if size == 1:
         config = GrpoSettings(per_device_train_batch_size=4, **GRPO)
-        # One process's return rises, the other's falls: they stop together, or hang.
+        # One process's return rises, the other's falls: the log has their mean.
         of_process = ([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [0.0, -1.0, -2.0, -3.0, -4.0, -5.0])
         returns = iter(of_process[int(os.environ["RANK"])])
         tasks, measure = game.make_tasks(4), lambda model: {"return": next(returns)}
@@ -60,7 +65,7 @@ def count_processes(folder: Path) -> None:
 def test_each_process_knows_the_others_and_a_crash_at_its_exit_loses_nothing(
     tmp_path, monkeypatch, project_root
 ):
-    monkeypatch.setenv("PYTHONPATH", f"{project_root}:{project_root / 'lib'}")
+    monkeypatch.setenv("PYTHONPATH", path_of(project_root))
     launch(count_processes, {"folder": tmp_path}, n_gpus=2, sharding="cpu")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"0": "2", "1": "2"}
 
@@ -71,7 +76,7 @@ def launched(base, tmp_path_factory, project_root):
     folder = tmp_path_factory.mktemp("two")
     jobs = {"base": base, "start": game.save_model(folder / "start"), "folder": folder, "size": 1}
     with pytest.MonkeyPatch.context() as patch, pytest.raises(LaunchError) as told:
-        patch.setenv("PYTHONPATH", f"{project_root}:{project_root / 'lib'}")
+        patch.setenv("PYTHONPATH", path_of(project_root))
         launch(train_all, jobs, n_gpus=2, sharding="cpu")
     return folder, str(told.value)
 
@@ -90,7 +95,7 @@ def test_two_processes_train_as_one_with_the_whole_batch(launched, base, tmp_pat
         assert logs[0]["loss"][0] == pytest.approx(logs[1]["loss"][0], rel=1e-4)
     # So does reinforcement learning, with a function of one's own.
     rows = [json.loads(line) for line in (launched[0] / "run" / "log.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in rows] == list(range(9)) and rows[-1]["eval_return"] == 0
+    assert [row["step"] for row in rows] == list(range(11)) and rows[-1]["eval_return"] == 0
     assert (launched[0] / "run" / "model" / "model.safetensors").exists()
 
 
@@ -124,7 +129,7 @@ def test_accelerate_takes_our_configurations(name, project_root):
 def test_a_training_that_asks_for_processes_starts_them_and_they_start_no_others(
     base, tmp_path, monkeypatch, project_root
 ):
-    monkeypatch.setenv("PYTHONPATH", f"{project_root}:{project_root / 'lib'}")
+    monkeypatch.setenv("PYTHONPATH", path_of(project_root))
     few = tiny.sft(max_steps=1, per_device_train_batch_size=1).changed(n_gpus=2, sharding="cpu")
     fine_tune(base, ROWS[:4], few, tmp_path / "two")
     assert pd.read_csv(tmp_path / "two" / "log.csv")["epoch"][0] == 0.5  # two of four rows: one a process

@@ -12,8 +12,8 @@ from pwagents.agents.replies import read_turn
 from pwagents.errors import DataError
 from pwagents.llm.chat import Reply
 from pwagents.llm.folder import read_model, read_tokenizer
-from pwagents.lm import smollm2
-from pwagents.lm.smollm2 import CHAT_TEMPLATE, smollm2_folder
+from pwagents.lm import base as base_models
+from pwagents.lm.base import CHAT_TEMPLATE, smollm2_folder
 from pwagents.lm.tokens import answer_tokens, prompt_tokens, tokenize_conversation
 from pwagents.orion.agent import orion_tools
 from pwagents.settings import INSTALL_SMOLLM2, BaseSettings
@@ -117,8 +117,8 @@ def test_where_smollm2_is_missing_a_line_says_what_to_install_and_another_file_i
         patch.setattr("pwagents.settings.training.is_installed", lambda package: package == "gguf")
         BaseSettings(model="smollm2")
     (other := tmp_path / "other.gguf").write_bytes(b"GGUF")
-    monkeypatch.setattr(smollm2, "gguf_file", lambda: other)
-    with pytest.raises(DataError, match=f"SHA-256': found .*; expected {smollm2.SHA256}; install"):
+    monkeypatch.setattr(base_models, "gguf_file", lambda: other)
+    with pytest.raises(DataError, match=f"SHA-256': found .*; expected {base_models.SHA256}; install"):
         smollm2_folder(tmp_path / "models")
     assert not list((tmp_path / "models").glob("smollm2-*"))
 

@@ -11,10 +11,9 @@ NOTEBOOKS = sorted(
     path.stem for path in (ROOT / "notebooks").glob("*.ipynb") if re.fullmatch(r"\d\d_[a-z0-9_]+", path.stem)
 )
 FEW = {"n_users": 20, "n_products": 300, "population": 20, "history": [8, 20]}
-# What makes Orion's notebooks quick: a few conversations and steps, and a base model that has hardly begun.
+# What makes Orion's notebooks quick: a few conversations and steps.
 ORION = {
     "data": FEW,
-    "base": {"steps": 2},
     "study": {"training_users": 8, "eval_tasks": 6},
     "role_play": {"n_trajectories": 6, "ladder": [0, 2], "ladder_tasks": 6, "success_rank": 10},
     "sft": {"trainer": {"max_steps": 3}},
@@ -30,13 +29,12 @@ QUICK = {
     "03_benchmark": {"data": FEW, "play": {"max_tasks": 24, "method_tasks": 6, "worlds": [0]}},
     "04_puma": {
         "data": FEW,
-        "base": {"steps": 4},
         "study": {"variants": "few", "test_tasks": 9, "train_tasks": 12, "timed_tasks": 1},
         "dpo": {"train_tasks": 8, "variants": []},
     },
     "05_orion_sft": ORION | {"role_play": ORION["role_play"] | {"scaling": [3]}},
-    "06_orion_grpo": ORION | {"rl": LITTLE | {"worlds": [0]}},
-    "07_ablations": ORION | {"rl": LITTLE | {"methods": ["GRPO"], "seeds": [0, 1], "variants": []}},
+    "06_orion_grpo": ORION | {"rl": LITTLE | {"worlds": [5]}},
+    "07_ablations": ORION | {"rl": LITTLE | {"seeds": [5, 1], "variants": []}},
     "08_sensitivity": ORION
     | {"rl": LITTLE, "study": ORION["study"] | {"sweep": SWEEP | {"patience": [0.1]}}},
     "09_persona2web": {"study": {"runs": 1, "dials": {"consistency": [0.62]}}},

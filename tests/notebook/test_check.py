@@ -66,8 +66,8 @@ def results(*values, **more):
 GAIN = {"comparison": "b", "task": "search", "difference": 0.5}
 OTHER = GAIN | {"comparison": "a", "difference": 0.9}  # which only a full run makes
 AS_IT_IS = [("comparison", "OK"), ("task", "OK"), ("difference", "OK")]
-PIPELINES = [{"row": name, "over pipelines": "mean .5"} for name in ("a", "b")]
-EMPTY = [{**row, "over pipelines": None} for row in PIPELINES]
+SEVERAL = [{"row": name, "over seeds or worlds": "mean .5"} for name in ("a", "b")]
+EMPTY = [{**row, "over seeds or worlds": None} for row in SEVERAL]
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,9 @@ EMPTY = [{**row, "over pipelines": None} for row in PIPELINES]
         # So is the column of real data, where they are not at hand; what is made here is still compared.
         ("01_realism", [{"measure": "words", "made": 1.5}], [{"measure": "words", "made": 1.0, "real": 3.0}],
          [("measure", "OK"), ("made", "FAIL")]),
-        ("10_x", [PIPELINES[0], EMPTY[1]], PIPELINES,
-         [("row", "OK"), ("over pipelines", "OK"), ("row", "OK"), ("over pipelines", "noise")]),
+        ("10_x", [SEVERAL[0], EMPTY[1]], SEVERAL,
+         [("row", "OK"), ("over seeds or worlds", "OK"), ("row", "OK"), ("over seeds or worlds", "noise")]),
+        ("10_x", EMPTY, SEVERAL, 2 * [("row", "OK")]),
     ],
 )  # fmt: skip
 def test_a_table_is_compared_with_the_reference(save, verdicts, table, ours, theirs, expected):

@@ -92,6 +92,6 @@ def test_every_printed_row_stands_once_and_ours_below_it_with_what_other_seeds_r
     made = pd.read_csv(REFERENCE / "tables" / "06_orion_table_1.csv").set_index("row")
     column = "search: result accuracy"
     assert ours[column].to_dict() == made.loc[made["source"] == "here", column].to_dict()
-    over = {name.rpartition("(")[2][:-1]: text for name, text in ours["over several"].items()}
+    over = {name.rpartition("(")[2][:-1]: text for name, text in ours["over seeds or worlds"].items()}
     assert over == {"SFT": "", "GRPO": "search 0.750 ±0.100, 2 worlds", "PPO": ""}
     assert ours["notebook"].tolist() == ["05", "06", "06"]

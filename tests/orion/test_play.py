@@ -9,7 +9,7 @@ import torch
 
 from pwagents.errors import InfrastructureError
 from pwagents.llm.local_model import LocalModel
-from pwagents.lm.smollm2 import CHAT_TEMPLATE
+from pwagents.lm.base import CHAT_TEMPLATE
 from pwagents.orion import play as decoder_module
 from pwagents.orion.agent import OrionAgent, orion_messages
 from pwagents.orion.play import next_actions, orion_example, play_rollouts

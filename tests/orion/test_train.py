@@ -2,20 +2,23 @@
 
 import os
 import shutil
+from dataclasses import replace
 
 import pandas as pd
 import pytest
+from scipy.special import stdtrit
 
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.llm.folder import read_model, read_tokenizer
+from pwagents.lm.base import SHIPPED
 from pwagents.lm.launch import side_by_side
-from pwagents.lm.load import SHIPPED
 from pwagents.lm.train import not_falling, read_losses
 from pwagents.orion import game as orion_game
 from pwagents.orion.game import OrionGame
 from pwagents.orion.study import make_study
 from pwagents.orion.train import fine_tuned, game_of, make_conversations, reinforced, train_all, train_starts
-from pwagents.rl.log import read_curves, read_rows
+from pwagents.results.statistics import mean_interval
+from pwagents.rl.log import LOG, read_curves, read_rows
 from pwagents.rl.rollout import play_batch
 from pwagents.rl.train import train_policy
 from pwagents.settings import GrpoNotebook, GrpoSettings, PpoSettings
@@ -117,6 +120,12 @@ def test_reinforcement_learning_goes_on_from_a_model_of_the_study(settings, sft,
             reinforced(stored.changed(**changes), sft, method)
 
 
+def test_ppo_plays_as_many_episodes_as_grpo_sampled(settings, sft):
+    drawing = settings.changed(rl={"draws": 3, "seed": 5})
+    sampled = [read_rows(reinforced(drawing, sft, name) / LOG)[1]["sampled"] for name in ("GRPO", "PPO")]
+    assert sampled[0] == sampled[1] > drawing.rl.episodes
+
+
 def test_a_game_plays_and_pays_as_the_settings_say(settings):
     hotter = settings.changed(rl={"temperature": 0.7, "patience": 0.2})
     game = game_of(hotter, hotter.rl.ppo)
@@ -148,6 +157,16 @@ def test_a_refusal_behind_a_role_ends_neither_a_training_nor_its_evaluation(stud
     assert temperatures <= {(True, 1.0), (False, 0.7)}
     measured = game.evaluate(model, tokenizer)
     assert measured["turns"] > 0 and game.evaluate(model, tokenizer) == measured
+    tested = study.train_tasks[::4]
+    monkeypatch.setattr(study, "validation_tasks", tested)
+    measured = game.evaluate(model, tokenizer)
+    played = play_batch(replace(game, greedy=True), model, tokenizer, tested, 0)
+    returns = pd.Series([sum(steps) for steps in played.rewards])
+    users = [task.user_id for task in tested]
+    assert measured["return"] == pytest.approx(returns.mean()) and len({*users}) > 1
+    half = mean_interval(returns, users).high - returns.mean()
+    assert measured["error"] * stdtrit(len({*users}) - 1, 0.975) == pytest.approx(half)
+    assert {f"return_{task.type}" for task in tested} <= measured.keys()
     assert {step.observation.text for step in answers} == {"..."} and not any(s.profile for s in answers)
 
 

@@ -62,7 +62,6 @@ def test_a_group_whose_episodes_agree_in_success_is_drawn_anew_until_the_bound()
     first = {Stream(TASKS, 3, 0).task(slot, 0).task_id for slot in (0, 2)}
     reviews = {task.task_id for task in TASKS if task.type == "review"}
     drawn, played = draw(config, lambda name, n: name not in first | reviews and n % 2)
-    assert drawn.filled == [True, False, True, False]
     assert [len(each) for each in played] == [16, 16, 8] and drawn.counts == {
         "sampled": 40,
         "drawn_search": 4,
@@ -71,13 +70,12 @@ def test_a_group_whose_episodes_agree_in_success_is_drawn_anew_until_the_bound()
         "informative_review": 0,
     }
     assert len(drawn.first.rollouts) == 16, "what the policy did, whatever was kept"
-    kept = [{rollout.trajectory.task_id for rollout in group.rollouts} for group in drawn.last]
-    assert [len(each) for each in kept] == [1] * 4 and not kept[0] & first
-    assert [task_id in kept[1] for task_id in played[2][:4]] == [True] * 4, "the last one"
+    kept = [{rollout.trajectory.task_id for rollout in group.rollouts} for group in drawn.groups]
+    assert [*map(len, kept)] == [1, 1] and not set.union(*kept) & (first | reviews), "two slots stay empty"
 
 
 @pytest.mark.parametrize("config", [GrpoSettings(max_steps=1), PpoSettings(max_steps=1, num_generations=1)])
 def test_without_further_draws_all_that_was_played_is_learned_from(config):
     drawn, played = draw(config, lambda *_: True)
-    assert drawn.filled == [True] * 4 and len(played) == 1
+    assert len(drawn.groups) == 4 and len(played) == 1
     assert drawn.counts["sampled"] == 4 * config.num_generations == len(drawn.first.rollouts)

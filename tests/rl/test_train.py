@@ -268,6 +268,43 @@ def test_a_killed_run_ends_with_the_same_weights_and_log_and_is_not_run_again(tm
     assert game.train(method, killed, **changed) == out and files[1].stat().st_mtime_ns == written
 
 
+@pytest.mark.parametrize("minibatches", [1, 2])
+def test_a_step_learns_from_filled_slots_alone_and_from_none_where_all_agree(tmp_path, minibatches):
+    """Of two kinds of tasks one always fails: half of the slots stay empty, and at the end all."""
+    kinds = ["search", "review"] * 2
+    tasks = [t.model_copy(update={"type": k}) for t, k in zip(game.make_tasks(4), kinds, strict=True)]
+    paid = {"steps": 0}
+
+    def pay(episodes):
+        paid["steps"] += 1
+        mixed = paid["steps"] <= 2 * 4  # draws of the first four steps
+        own = [int(played.task_id[1:]) % 2 == 0 and mixed for _, played in episodes]
+        return {"task": [[float(differs and i % 2)] for i, differs in enumerate(own)]}
+
+    watched = game.Game(game.play_bandit, pay, tasks=tasks)
+    changed = {"draws": 2, "minibatches": minibatches, "max_steps": 6, "save_steps": 0}
+    game.train("grpo", tmp_path, None, watched, **changed)
+    rows = read_rows(tmp_path / "log.jsonl")
+    assert [row["informative_search"] for row in rows] == [2, 2, 2, 2, 0, 0]
+    assert {row["informative_review"] for row in rows} == {0}
+    assert [row["sampled"] for row in rows] == [48] * 4 + [64] * 2
+    assert all(row["moved_search"] > 0 == row["moved_review"] and "loss" in row for row in rows[:4])
+    assert not any("loss" in row or "moved_search" in row for row in rows[4:])
+    # Each half of a minibatch needs a group of its own.
+    assert all(-1 <= row["cosine"] <= 1 for row in rows[:4]) if minibatches == 1 else "cosine" not in rows[0]
+
+
+def test_a_training_that_diverges_says_so(tmp_path, monkeypatch):
+    token_losses = learner.token_losses
+
+    def broken(*given):
+        return token_losses(*given)._replace(loss=given[0] * float("nan"))
+
+    monkeypatch.setattr(learner, "token_losses", broken)
+    with pytest.raises(RuntimeError, match="diverged: loss is nan at step 1"):
+        game.train("grpo", tmp_path, minibatches=2)
+
+
 def test_what_cannot_be_is_refused_before_anything_runs_and_settings_say_what_they_mean(tmp_path):
     for changed, said in game.CIRCUMSTANCES["refused"]:
         with pytest.raises((ValueError, ImportError), match=said):

@@ -18,9 +18,8 @@ import pwagents
 import numpy as np
 import torch
 from pwagents.embedding import Embedder
-from base_model.dialogues import dialogue_tokenizer
-from base_model.small import make_small_model
-from pwagents.orion.agent import RULES
+from pwagents.llm.folder import read_model
+from pwagents.lm.base import SHIPPED
 from pwagents.shop.sasrec import SasRecSettings, train_sasrec
 
 digest = sha256(Embedder().encode(["red tea", "a green bicycle for children", "salt"]).tobytes())
@@ -28,7 +27,7 @@ digest.update(np.exp(np.linspace(-3, 3, 1001)).tobytes())
 settings = SasRecSettings(epochs=2, loss="cross_entropy", learning_rate=0.003, dropout=0.5)
 sequences = [[1 + (i * j) % 200 for j in range(1, 20)] for i in range(1, 40)]
 recommender = train_sasrec(sequences, 200, settings, seed=1)
-model = make_small_model(dialogue_tokenizer(RULES), seed=1)
+model = read_model(SHIPPED / "orion", "float32", trainable=True)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 tokens = torch.arange(8 * 64).reshape(8, 64) % 100
 for _ in range(3):

@@ -9,7 +9,7 @@ from base_model.dialogues import dialogue_text
 from base_model.exercises import ExerciseText
 from base_model.pretrain import LOG, Text, content_hash, small_base
 from pwagents.llm.make import Models
-from pwagents.lm.load import SHIPPED
+from pwagents.lm.base import SHIPPED
 from pwagents.orion.study import load_world
 from pwagents.puma.study import load_worlds
 from pwagents.settings import load_settings
@@ -25,13 +25,14 @@ library_name: transformers
 # {name}
 
 A Qwen2 of {size:,} parameters with {layers} layers and a vocabulary of {words:,} tokens, in float32. The
-trainings of {wing} start from it in presets smoke and laptop, in every world and with every seed.
+trainings of {trainings} start from it in presets smoke and laptop, in every world and with every seed.
 
 - **Trained on** text made up on the spot ({kinds}), in {steps:,} steps of AdamW. No user, product or task of
-  the synthetic world occurs in it, and no text of others. It teaches the form of calls and to copy what a
-  prompt says; what to search for, recommend, write or ask it does not teach.
-- **At the end** it tells {right:.2f} of the copied tokens of held-out texts.
-- **Text**: `{text}`, the content hash of its first examples, for world {seed}.
+  synthetic world {seed} occurs in it, and no text of others. Made-up products have the same words, so that now
+  and then one has the title, or the id, of a product of another world. The text teaches the form
+  of calls and to copy what a prompt says; what to search for, recommend, write or ask it does not teach.
+- **At the end** it predicts {right:.0%} of the copied tokens of held-out texts.
+- **Text**: `{text}`, the content hash of its first examples.
 - **Made again** by `PYTHONPATH=tools .venv/bin/python -m base_model`.
 """
 
@@ -47,17 +48,17 @@ def texts(output_dir: str) -> dict[str, Text]:
 
 
 def write_card(folder: Path, text: Text) -> None:
-    """Write the card of the model in a folder, which is named for its wing."""
+    """Write the card of the model in a folder, which is named "orion" or "puma", and remove its log."""
     from transformers import AutoModelForCausalLM
 
     model, log = AutoModelForCausalLM.from_pretrained(folder), pd.read_csv(folder / LOG)
-    wing, kinds = {
+    trainings, kinds = {
         "orion": ("Orion (notebooks 05 to 08)", "dialogues in the agent's format"),
         "puma": ("PUMA (notebook 04)", "prompts with completions"),
     }[folder.name]
     card = CARD.format(
-        name=f"Small base model of {wing.partition(' ')[0]}",
-        wing=wing,
+        name=f"Small base model of {trainings.partition(' ')[0]}",
+        trainings=trainings,
         kinds=kinds,
         size=model.num_parameters(),
         layers=model.config.num_hidden_layers,
@@ -68,6 +69,7 @@ def write_card(folder: Path, text: Text) -> None:
         seed=SEED,
     )
     (folder / "README.md").write_text(card, encoding="utf-8")
+    (folder / LOG).unlink()
 
 
 def main(folder: Path = SHIPPED) -> None:

@@ -1,25 +1,15 @@
-"""The model that a training starts from, in the type and with the adapter that its settings ask for.
-
-The small base models, a Qwen2 of 0.7 million parameters for PUMA and one for Orion, come with the library
-(``base_models/``). Each was trained once, on text made up for synthetic world 0 that holds none of its users,
-products and tasks; it serves all worlds, seeds and presets. Its card there says of what it was made and how
-it is made again (``tools/base_model``).
-"""
+"""The model that a training starts from, in the type and with the adapter that its settings ask for."""
 
 import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pwagents.errors import DataError
 from pwagents.llm.folder import ADAPTER, read_model, read_tokenizer
-from pwagents.lm.smollm2 import smollm2_folder
 from pwagents.seeds import derive_seed
-from pwagents.settings import BaseSettings, project_path
-
-SHIPPED = Path(__file__).parents[1] / "base_models"
 
 
 @contextmanager
@@ -36,25 +26,6 @@ def quiet() -> Iterator[None]:
         # peft and TRL still use a name that transformers has renamed.
         warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)
         yield
-
-
-def base_folder(
-    base: BaseSettings, wing: Literal["puma", "orion"], models: Path, *, stored_only: bool = False
-) -> Path:
-    """Return the folder of the model that ``base.model`` names.
-
-    Args:
-        wing: whose prompts the small model has read.
-        models: the folder of all models, where SmolLM2 is unpacked.
-
-    Raises:
-        DataError: with ``stored_only``, SmolLM2 is not there yet.
-    """
-    if base.is_small:
-        return SHIPPED / wing
-    if base.model == "smollm2":
-        return smollm2_folder(models, stored_only=stored_only)
-    return project_path(base.model)
 
 
 def load_model(model: Any, settings: Any) -> Any:

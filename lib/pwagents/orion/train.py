@@ -20,8 +20,8 @@ from pwagents.data.splits import sample_tasks
 from pwagents.errors import DataError
 from pwagents.llm.folder import dropped_by_template, read_tokenizer
 from pwagents.llm.local_model import LocalModel
+from pwagents.lm.base import base_folder
 from pwagents.lm.gpu_memory import Plan
-from pwagents.lm.load import base_folder
 from pwagents.lm.train import CODE as SFT
 from pwagents.lm.train import fine_tune
 from pwagents.orion.agent import belief_states
@@ -114,7 +114,7 @@ def make_conversations(study: Study, n: int, seed: int | None = None, foreign: b
         (lambda _: nobody) if settings.stored_runs_only else teacher_of,
         store,
         success=settings.success,
-        params={**study.facts, **teacher, "code": TALK},
+        params={**study.facts, **teacher, "code": (*TALK, "orion.variations") if foreign else TALK},
         n=n,
         seed=study.seed if seed is None else seed,
         workers=settings.players.workers,
@@ -124,7 +124,8 @@ def make_conversations(study: Study, n: int, seed: int | None = None, foreign: b
 def train_starts(study: Study, foreign: bool = False) -> StartEpisode:
     """Return how train tasks begin: as the study has it, or with what retrieval found for another user.
 
-    Who learns from the latter learns the form of an episode, and that a profile is of no use.
+    The teacher uses the latter as it would the user's own, so what is learned from it is the form of an
+    episode, and to use a memory that is wrong.
     """
     if not foreign:
         return study.start

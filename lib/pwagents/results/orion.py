@@ -77,10 +77,11 @@ def with_return(
     Args:
         tabulate: a metric of episodes -> means or differences, in ``mean`` or ``difference``, ``low, high``.
         format_table: such a table -> what is shown of it.
-        metrics: others than the return, or more of them.
+        metrics: of episodes, which stand beside result accuracy.
 
     Returns:
-        The table of result accuracy with ``return, return_low, return_high``; and what is shown of it.
+        The table of result accuracy with ``return, return_low, return_high`` (and so of each metric); and
+        what is shown of it.
     """
     table = tabulate("result_final")
     shown, keys = format_table(table).reset_index(drop=True), [name for name in ROWS if name in table]

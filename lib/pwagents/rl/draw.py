@@ -1,10 +1,10 @@
 """Which tasks a step of a training plays, and which of its groups are drawn anew (dynamic sampling).
 
 A group whose episodes all succeed, or all fail, says nothing of success: whatever they earned besides, the
-policy would move by that alone. Such a group is drawn anew, another task of the same kind in its place,
-``draws`` times at most (Yu et al. 2025, DAPO, 3.2, which filters by accuracy and has no such bound). Then its
-slot stays empty. Each kind of task keeps its slots: else those that are hardly ever informative would leave
-the training.
+policy would move by that alone. Such a group is drawn anew, another task of the same kind in its place, until
+it was drawn ``draws`` times (Yu et al. 2025, DAPO, 3.2, which filters by accuracy, without a bound). Then
+its slot stays empty. Kinds of tasks take turns at slots: else those that are hardly ever informative would
+leave the training.
 """
 
 from collections import Counter
@@ -62,15 +62,14 @@ class Drawn:
 
     Attributes:
         first: the episodes that were drawn first: a sample of what the policy does that no filter touched.
-        last: the last group of each slot, in the order of the slots.
-        filled: of each slot, whether its group is learned from.
-        counts: for the log: ``sampled``, episodes in all; of each kind ``drawn_...`` and ``informative_...``,
-            groups that were drawn, and those of them in which some episodes succeeded and others did not.
+        groups: those to learn from, in the order of their slots.
+        counts: for the log: ``sampled``, episodes in all; where episodes of a task are compared, of each kind
+            ``drawn_...`` and ``informative_...``, groups that were drawn, and those of them in which some
+            episodes succeeded and others did not.
     """
 
     first: Played
-    last: list[Played]
-    filled: list[bool]
+    groups: list[Played]
     counts: dict[str, int]
 
 
@@ -84,12 +83,11 @@ def draw_groups(
     seed: int,
 ) -> Drawn:
     """Play a group of episodes for each slot; draw those anew that teach nothing, as ``config`` says."""
-    n, first = config.num_generations, None
-    last, filled, counts = {}, dict.fromkeys(slots, False), Counter({"sampled": 0})
-    for kind in stream.kinds:
-        counts |= {f"drawn_{kind}": 0, f"informative_{kind}": 0}
+    n, first, kept = config.num_generations, None, dict[int, Played]()
+    kinds, counts = stream.kinds if n > 1 else (), Counter({"sampled": 0})
+    counts |= {f"{what}_{kind}": 0 for kind in kinds for what in ("drawn", "informative")}
     for draw in range(stream.draws):
-        if not (empty := [slot for slot in slots if not filled[slot]]):
+        if not (empty := [slot for slot in slots if slot not in kept]):
             break
         tasks = [stream.task(slot, draw) for slot in empty]
         batch = [task for task in tasks for _ in range(n)]
@@ -98,8 +96,11 @@ def draw_groups(
         counts["sampled"] += len(batch)
         for i, (slot, task) in enumerate(zip(empty, tasks, strict=True)):
             group = played[i * n : (i + 1) * n]
-            is_informative = len({value > 0 for value in group.parts.get("task", ())}) > 1
-            counts[f"drawn_{task.type}"] += 1
-            counts[f"informative_{task.type}"] += is_informative
-            last[slot], filled[slot] = group, is_informative or stream.draws == 1
-    return Drawn(first, [last[slot] for slot in slots], list(filled.values()), dict(counts))
+            if n > 1:
+                paid = group.parts["task"] if stream.draws > 1 else group.parts.get("task", ())
+                is_informative = len({value > 0 for value in paid}) > 1
+                counts[f"drawn_{task.type}"] += 1
+                counts[f"informative_{task.type}"] += is_informative
+            if stream.draws == 1 or is_informative:
+                kept[slot] = group
+    return Drawn(first, [kept[slot] for slot in sorted(kept)], dict(counts))

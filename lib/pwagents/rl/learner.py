@@ -42,6 +42,8 @@ def make_accelerator(config: RlSettings) -> "Accelerator":
     on_gpu = torch.cuda.is_available()
     accelerator = Accelerator(cpu=not on_gpu, mixed_precision="bf16" if config.bf16 and on_gpu else "no")
     # Episodes of a task stay in one process, and in one minibatch: they are compared with each other.
+    if getattr(config, "draws", 1) > 1 and accelerator.num_processes > 1:
+        raise ValueError("draws: expected 1 where several processes train: each has to read equally much")
     share, rest = divmod(config.prompts_per_step, accelerator.num_processes)
     if rest or config.minibatches > share:
         raise ValueError(
@@ -140,12 +142,8 @@ class Learner:
             weights.data.copy_(before)
         return self._vllm.llm
 
-    def look_back(self, rollouts: Sequence[Rollout], learned: Sequence[bool]) -> Batch:
-        """Return the episodes as tensors, and what the policy says to them before it moves.
-
-        Args:
-            learned: of each episode, whether anything is learned from it.
-        """
+    def look_back(self, rollouts: Sequence[Rollout]) -> Batch:
+        """Return the episodes as tensors, and what the policy says to them before it moves."""
         import torch
 
         # Tokens, which of them are learned from, and at which log-probabilities these were sampled.
@@ -155,7 +153,7 @@ class Learner:
         for i, rollout in enumerate(rollouts):
             start, end = len(rollout.prompt_ids), len(rollout)
             ids[i, :end] = torch.tensor([*rollout.prompt_ids, *rollout.completion_ids])
-            scored[i, start:end] = torch.tensor(loss_mask(rollout), dtype=torch.bool) & learned[i]
+            scored[i, start:end] = torch.tensor(loss_mask(rollout), dtype=torch.bool)
             sampled[i, start:end] = torch.tensor(rollout.logprobs)
         ids, scored, sampled = ids.to(device), scored.to(device), sampled.to(device)
         batch = Batch(ids, scored, torch.tensor([r.temperature for r in rollouts], device=device))
@@ -179,12 +177,15 @@ class Learner:
         Args:
             advantages: (episodes, tokens) of the whole batch.
             groups: (groups, episodes of each): which of its episodes.
+
+        Returns:
+            Among them ``cosine``, that of the gradients of two halves of the groups; NaN where there is none.
         """
         import torch
 
         config, accelerator = self.config, self.accelerator
         lengths, is_alone = batch.scored.sum(1), accelerator.num_processes == 1
-        n = lengths[groups.flatten()].sum().clamp(min=1)
+        n = lengths[groups.flatten()].sum()
         # Gradients are averaged over processes: each one's sum is divided by the mean number of tokens.
         weight = 1 / accelerator.reduce(n.float(), "mean")
         sums = dict.fromkeys(("loss", "entropy", "clip_fraction", "approx_kl"), 0.0)
@@ -216,11 +217,13 @@ class Learner:
                         accelerator.backward(loss.sum())
                     of_all = losses._replace(loss=loss.detach() * n)._asdict()
                     sums = {name: value + float(of_all[name].sum()) for name, value in sums.items()}
-            # Do two halves of the groups ask for the same? Of several processes none has a whole gradient.
-            if is_alone and len(halves) == 2 and part is halves[i][-1]:
+            # Do two halves of these groups ask for the same? Of several processes none has a whole gradient,
+            # and on a GPU another copy of a large model's takes too much memory.
+            is_small = bool(config.lora) or accelerator.device.type == "cpu"
+            if is_alone and is_small and len(halves) == 2 and part is halves[i][-1]:
                 gradient = torch.cat([weights.grad.flatten() for weights in trained])
-                if i:
-                    cosine = float(torch.cosine_similarity(before, gradient - before, dim=0))
+                if i and before.any() and (other := gradient - before).any():
+                    cosine = float(torch.cosine_similarity(before, other, dim=0))
                 before = gradient
         norm = accelerator.clip_grad_norm_(self.policy.parameters(), MAX_GRAD_NORM)
         self.optimizer.step()
@@ -230,7 +233,7 @@ class Learner:
         return means | {"grad_norm": float(norm), "cosine": cosine}
 
     def evaluate(self, game: Game, tokenizer: Any) -> dict[str, float]:
-        """Return the numbers of an evaluation, the same in all processes: they stop or go on together."""
+        """Return the numbers of an evaluation, means over all processes."""
         import torch
 
         measured = game.evaluate(self.player, tokenizer)

@@ -93,51 +93,47 @@ def train_policy(
     bar = progress(steps, initial=first, total=config.max_steps, desc=method, disable=not main)
     for step in bar:
         # Play each task of the step several times in a row, and pay: R_t of each step of each episode. Draw
-        # groups anew that teach nothing. One process leaves those out that still do; several read equally
-        # much, and score nothing of them.
-        start, done = time.perf_counter(), step + 1
+        # groups anew that teach nothing; those that still do are left out.
+        start, done, n = time.perf_counter(), step + 1, config.num_generations
         slots = range(step * config.prompts_per_step, done * config.prompts_per_step)[rank * share :][:share]
         seed = derive_seed(config.seed, "rollouts", str(step), str(rank))
         drawn = draw_groups(game, learner.player, tokenizer, stream, slots, config, seed)
-        # Counts are those of all processes: the mean over them of as many times their own.
-        counts = {name: n * accelerator.num_processes for name, n in drawn.counts.items()}
-        row = summarize(drawn.first) | counts | {"rollout_seconds": time.perf_counter() - start}
-        pairs = [*zip(drawn.last, drawn.filled, strict=True)]
-        pairs = [pair for pair in pairs if pair[1] or accelerator.num_processes > 1]
-        learned = [group for group, is_filled in pairs if is_filled]
-        rollouts = [rollout for group, _ in pairs for rollout in group.rollouts]
+        row, counts = summarize(drawn.first), drawn.counts
+        row["rollout_seconds"] = time.perf_counter() - start
 
-        numbers = []
-        if rollouts:
+        if rollouts := [rollout for group in drawn.groups for rollout in group.rollouts]:
             # Look back at what was sampled before the policy moves. The old log-probabilities of the ratio
             # are the trainer's own; one update of fresh episodes computes them itself.
-            n = config.num_generations
-            look = learner.look_back(rollouts, [is_filled for _, is_filled in pairs for _ in range(n)])
+            look = learner.look_back(rollouts)
 
             # Compare each episode with the others of its task, or each token's outcome with the critic's
             # value.
             if learner.critic:
                 values = learner.critic.values(learner.features).cpu()
-                advantages, returns = critic_advantages(learned, values)
+                advantages, returns = critic_advantages(drawn.groups, values)
             else:
-                advantages = token_advantages(learned, config, seed)
+                advantages = token_advantages(drawn.groups, config, seed)
             advantages = look.spread(advantages)
             for kind in stream.kinds:
-                own = [rollout.trajectory.type == kind for rollout in rollouts]
-                row[f"moved_{kind}"] = int(advantages[torch.tensor(own)].ne(0).sum())
+                own = torch.tensor([rollout.trajectory.type == kind for rollout in rollouts])
+                counts[f"moved_{kind}"] = int(advantages[own].ne(0).sum())  # tokens
 
             # Update the policy: several times where the settings say so. Episodes of a task stay together.
-            groups, order = torch.arange(len(rollouts)).view(-1, n), range(len(pairs))  # a task each
+            groups, order = torch.arange(len(rollouts)).view(-1, n), range(len(drawn.groups))  # a task each
             if config.minibatches > 1:
                 chance = rng(config.seed, "minibatches", str(step), "0", str(rank))
-                order = chance.permutation(len(pairs))
+                order = chance.permutation(len(drawn.groups))
             parts = groups[list(order)].tensor_split(config.minibatches)
-            numbers = [learner.update(look, advantages, part) for part in parts if len(part)]
-        row |= pd.DataFrame(numbers).mean().dropna().to_dict()
+            numbers = pd.DataFrame([learner.update(look, advantages, part) for part in parts if len(part)])
+            row |= numbers.drop(columns="cosine").mean(skipna=False).to_dict()
+            cosines = numbers["cosine"].dropna()
+            row |= {"cosine": cosines.mean()} if len(cosines) else {}
         row["learning_rate"] = learner.schedule.get_last_lr()[0]
         learner.schedule.step()
         if learner.critic:
             row["explained"] = learner.critic.fit(learner.features, returns, seed)
+        # Of a count, the mean over processes of as many times their own is the sum.
+        row |= {name: count * accelerator.num_processes for name, count in counts.items()}
 
         # Log, evaluate, save.
         means = torch.tensor(list(row.values()), dtype=torch.float64, device=accelerator.device)

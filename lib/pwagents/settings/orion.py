@@ -133,7 +133,7 @@ class OnlineSettings(GrpoSettings, PpoSettings):
 
     @property
     def ppo(self) -> PpoSettings:
-        """Return those of PPO with equal means: as many updates, from as many episodes, at the same rate.
+        """Return those of PPO: GRPO's recipe, and as many episodes as GRPO plays where it draws once.
 
         GRPO plays each task of a step several times, to compare; PPO, whose critic learns from many tasks
         better than from few, plays as many tasks once.

@@ -111,7 +111,7 @@ class RlSettings(Group):
     num_generations: PositiveInt = S(8, "Episodes of each of them.")
     learning_rate: PositiveFloat = S(5e-4, "Of AdamW, without weight decay, after warmup_steps.")
     lr_scheduler_type: Literal["linear", "constant_with_warmup"] = S("linear", "Then it falls to 0 or stays.")
-    warmup_steps: NonNegativeInt = S(0, "Steps over which the rate rises.")
+    warmup_steps: NonNegativeInt = S(0, "Steps over which the rate rises from 0, that of the first.")
     lora: Lora | None = S(None, _LORA)
     bf16: bool = S(False, "On a GPU: compute in bfloat16, and activations again in the backward pass.")
     seed: int = S(0, "Of all that is drawn at random.")

