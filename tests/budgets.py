@@ -18,10 +18,10 @@ SUMS = {
     "persona2web, lines": (7_147, 5_500),
     "persona2web, files": (50, 30),
     "other files of lib, lines": (3_505, 3_000),
-    "tests, lines": (18_540, 11_500),
+    "tests, lines": (18_600, 11_500),
     "tests of persona2web, lines": (3_174, 1_800),
-    "notebooks, lines of code": (2_710, 1_800),
-    "notebooks, words": (15_050, 12_000),
+    "notebooks, lines of code": (2_720, 1_800),
+    "notebooks, words": (15_060, 12_000),
     "reference, tables without 09's": (46, 50),
 }
 

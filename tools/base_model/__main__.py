@@ -28,9 +28,9 @@ A Qwen2 of {size:,} parameters with {layers} layers and a vocabulary of {words:,
 trainings of {trainings} start from it in presets smoke and laptop, in every world and with every seed.
 
 - **Trained on** text made up on the spot ({kinds}), in {steps:,} steps of AdamW. No user, product or task of
-  synthetic world {seed} occurs in it, and no text of others. Made-up products have the same words, so that now
-  and then one has the title, or the id, of a product of another world. The text teaches the form
-  of calls and to copy what a prompt says; what to search for, recommend, write or ask it does not teach.
+  synthetic world {seed} occurs in it, and no text of others. Made-up products have the same words, so that
+  now and then one has the title, or the id, of a product of another world. The text teaches the form of calls
+  and to copy what a prompt says; what to search for, recommend, write or ask it does not teach.
 - **At the end** it predicts {right:.0%} of the copied tokens of held-out texts.
 - **Text**: `{text}`, the content hash of its first examples.
 - **Made again** by `PYTHONPATH=tools .venv/bin/python -m base_model`.
