@@ -34,7 +34,11 @@ QUICK = {
     },
     "05_orion_sft": ORION | {"role_play": ORION["role_play"] | {"scaling": [3]}},
     "06_orion_grpo": ORION | {"rl": LITTLE | {"worlds": [5]}},
-    "07_ablations": ORION | {"rl": LITTLE | {"seeds": [5, 1], "variants": []}},
+    "07_ablations": ORION
+    | {
+        "rl": LITTLE | {"seeds": [5, 1], "variants": []},
+        "role_play": ORION["role_play"] | {"n_trajectories": 2},
+    },
     "08_sensitivity": ORION
     | {"rl": LITTLE, "study": ORION["study"] | {"sweep": SWEEP | {"patience": [0.1]}}},
     "09_persona2web": {"study": {"runs": 1, "dials": {"consistency": [0.62]}}},
