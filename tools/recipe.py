@@ -33,6 +33,8 @@ CONFIGURATIONS = [
     (1, LINEAR, 5e-4),
     (1, CONSTANT, 1e-3),
 ]
+COLUMNS = ["updates a batch", "schedule", "learning rate", "mean of kinds", "search", "recommend", "review"]
+COLUMNS += ["return", "low", "high"]  # of all tasks, with its 95% interval over users
 
 
 def train(settings, tuned: Path, configuration: tuple) -> dict:
@@ -65,9 +67,8 @@ def main(folder: Path) -> None:
     tuned = fine_tuned(study, base, kept, settings.sft)
     configurations = [(), *CONFIGURATIONS]
     rows = side_by_side(partial(train, settings, tuned), configurations, settings.base, one_by_one=False)
-    table = pd.DataFrame(rows)
-    table.insert(0, "schedule", table.pop("schedule"))
-    table.to_csv(Path(__file__).with_suffix(".csv"), index=False)
+    table = pd.DataFrame(rows)[COLUMNS]
+    table.to_csv(Path(__file__).with_suffix(".csv"), index=False, float_format="%.6g")
     print(table.round(3).to_string())
 
 
