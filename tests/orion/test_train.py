@@ -241,4 +241,4 @@ def test_a_handful_of_tasks_is_learned_by_heart(tmp_path):
         rows = read_rows(folder / "log.jsonl")
         first, last = pd.DataFrame(rows[:4]).mean(), pd.DataFrame(rows[-4:]).mean()
         assert last["reward_task"] > 0.9 > first["reward_task"], folder.name
-        assert last["reward"] > first["reward"] + 0.4, folder.name
+        assert last["reward"] > first["reward"] + 0.2, folder.name
