@@ -121,6 +121,7 @@ def make_conversations(study: Study, n: int, seed: int | None = None, foreign: b
     )
 
 
+@lru_cache(maxsize=4)  # each task is compared with all others, of which there are thousands
 def train_starts(study: Study, foreign: bool = False) -> StartEpisode:
     """Return how train tasks begin: as the study has it, or with what retrieval found for another user.
 
