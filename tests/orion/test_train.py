@@ -2,10 +2,12 @@
 
 import os
 import shutil
+import warnings
 from dataclasses import replace
 
 import pandas as pd
 import pytest
+from safetensors.torch import load_file
 from scipy.special import stdtrit
 
 from pwagents.errors import DataError, NotEvaluableError
@@ -124,6 +126,17 @@ def test_ppo_plays_as_many_episodes_as_grpo_sampled(settings, sft):
     drawing = settings.changed(rl={"draws": 3, "seed": 5})
     sampled = [read_rows(reinforced(drawing, sft, name) / LOG)[1]["sampled"] for name in ("GRPO", "PPO")]
     assert sampled[0] == sampled[1] > drawing.rl.episodes
+
+
+def test_steps_whose_groups_teach_nothing_leave_the_policy_as_it_is(settings, sft):
+    sure = settings.changed(rl={"draws": 2, "temperature": 1e-4})  # all episodes of a group are alike
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        run = reinforced(sure, sft)
+    (row,) = [row for row in read_rows(run / LOG) if "sampled" in row]
+    assert "loss" not in row and row["sampled"] == 2 * sure.rl.episodes
+    before, after = (load_file(folder / "model.safetensors") for folder in (sft, run / "model"))
+    assert all(before[name].equal(after[name]) for name in before)
 
 
 def test_a_game_plays_and_pays_as_the_settings_say(settings):
