@@ -55,7 +55,7 @@ EVERYTHING := $(or $(CHOSEN),$(REPRODUCE_FULL))
 # their tables get longer. The other presets have all of it as they are.
 FULL_03_benchmark := play: {worlds: [0, 1, 2, 3, 4]}
 FULL_04_puma := study: {variants: all, worlds: [5, 6, 7, 8, 9]}
-FULL_05_orion_sft := role_play: {scaling: [100, 1600]}
+FULL_05_orion_sft := role_play: {scaling: [100, 1600], not_updated: 0.5}
 FULL_06_orion_grpo := rl: {methods: [GRPO, PPO], worlds: [5, 6, 7, 8, 9]}
 FULL := $(if $(filter laptop,$(PRESET)),$(foreach n,$(basename $(notdir $(EVERYTHING))),$(if $(FULL_$(n)),$(NB)/.full_$(n))))
 run = $(VENV)/bin/python -m

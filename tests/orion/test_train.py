@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import warnings
 from dataclasses import replace
 
 import pandas as pd
@@ -18,7 +17,8 @@ from pwagents.lm.train import not_falling, read_losses
 from pwagents.orion import game as orion_game
 from pwagents.orion.game import OrionGame
 from pwagents.orion.study import make_study
-from pwagents.orion.train import fine_tuned, game_of, make_conversations, reinforced, train_all, train_starts
+from pwagents.orion.train import fine_tuned, game_of, make_conversations, reinforced, train_all
+from pwagents.orion.variations import FOREIGN, MIXED, train_starts
 from pwagents.results.statistics import mean_interval
 from pwagents.rl.log import LOG, read_curves, read_rows
 from pwagents.rl.rollout import play_batch
@@ -62,7 +62,7 @@ def test_a_pipeline_with_another_seed_has_other_conversations(study, kept, monke
 
 
 def test_a_control_learns_from_episodes_that_begin_with_another_users_memory(study, tiny, kept, sft):
-    own, foreign = (train_starts(study, each) for each in (False, True))
+    own, foreign = (train_starts(study, each) for each in ("", FOREIGN))
     told = [
         (begin(task).state, study.context(task)) for begin in (own, foreign) for task in study.train_tasks
     ]
@@ -70,9 +70,19 @@ def test_a_control_learns_from_episodes_that_begin_with_another_users_memory(stu
     assert all(state.context == context for state, context in told[:n])
     assert sum(state.context != context for state, context in told[n:]) > n / 2
     assert all(a.history == b.history for (a, _), (b, _) in zip(told[:n], told[n:], strict=True))
-    learned = make_conversations(study, 4, foreign=True).kept
+    learned = make_conversations(study, 4, variation=FOREIGN).kept
     assert learned != kept
-    assert fine_tuned(study, tiny, learned, study.settings.sft, foreign=True) != sft
+    assert fine_tuned(study, tiny, learned, study.settings.sft, FOREIGN) != sft
+
+
+def test_mixed_demonstrations_update_the_profile_in_a_share_of_the_tasks(study, kept):
+    share = elsewhere(study, study.output_dir, role_play={"not_updated": 0.5})
+    episodes, was_told = map(train_starts(share, MIXED), share.train_tasks), []
+    for episode in episodes:
+        episode.step(call("ask", "Which color would you like?"))
+        was_told.append(bool(episode.state.session[0].profile))
+    assert 0.2 < sum(was_told) / len(was_told) < 0.8
+    assert make_conversations(share, 4, variation=MIXED).kept != kept == make_conversations(share, 4).kept
 
 
 def test_fine_tuning_learns_and_is_found_again(study, tiny, kept, sft):
@@ -128,12 +138,11 @@ def test_ppo_plays_as_many_episodes_as_grpo_sampled(settings, sft):
     assert sampled[0] == sampled[1] > drawing.rl.episodes
 
 
+@pytest.mark.filterwarnings("error::UserWarning")
 def test_steps_whose_groups_teach_nothing_leave_the_policy_as_it_is(settings, sft):
     sure = settings.changed(rl={"draws": 2, "temperature": 1e-4})  # all episodes of a group are alike
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        run = reinforced(sure, sft)
-    (row,) = [row for row in read_rows(run / LOG) if "sampled" in row]
+    run = reinforced(sure, sft)
+    (row,) = (row for row in read_rows(run / LOG) if "sampled" in row)
     assert "loss" not in row and row["sampled"] == 2 * sure.rl.episodes
     before, after = (load_file(folder / "model.safetensors") for folder in (sft, run / "model"))
     assert all(before[name].equal(after[name]) for name in before)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from pwagents.orion.teacher import make_teacher
-from pwagents.results.composing import ANSWER, LINE, follow_swaps, who_does_the_work
+from pwagents.results.composing import ANSWER, BOTH, HISTORY, STATED, follow_swaps, who_does_the_work
 
 from ..orion.small_study import call, play, record, step
 
@@ -63,7 +63,7 @@ def wants(messages):
 
 
 def test_where_an_answer_or_a_line_says_something_else_the_query_of_who_reads_follows(study, searches):
-    """The reader searches for all that is wanted; the deaf one searches for what it always has."""
+    """One searches for all that the profile wants, one for what was answered, one for what it always has."""
     records = []
     for task in searches:
         states, _ = play(study, make_teacher(study, 0, 4), task)
@@ -74,10 +74,14 @@ def test_where_an_answer_or_a_line_says_something_else_the_query_of_who_reads_fo
     def read(conversations):
         return [call("search", wants(messages)) for messages in conversations]
 
+    def listen(conversations):
+        said = ([m["content"].split("Profile:")[0] for m in each[3::2]] for each in conversations)
+        return [call("search", " ".join(texts)) for texts in said]
+
     def deaf(conversations):
         return [call("search", "navy towel") for _ in conversations]
 
-    for act, share in ((read, 1.0), (deaf, 0.0)):
+    for act, shares in ((read, [1, 0, 1, 1]), (listen, [1, 1, 0, 0]), (deaf, [0, 0, 0, 0])):
         table = follow_swaps(study, records, act).set_index("swapped")
-        assert (table["tasks"] > 2).all() and list(table.index) == [ANSWER, LINE]
-        assert table["follows"].tolist() == [share, share]
+        assert (table["tasks"] > 2).all() and list(table.index) == [BOTH, ANSWER, STATED, HISTORY]
+        assert table["follows"].tolist() == shares and table["tasks"][:3].nunique() == 1

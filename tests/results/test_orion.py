@@ -7,13 +7,7 @@ import pandas as pd
 import pytest
 
 from pwagents.orion.variations import FOREIGN, NONE, OWN
-from pwagents.results.orion import (
-    cause_of,
-    orion_rows,
-    tell_difference,
-    with_return,
-    worth_of_profiles,
-)
+from pwagents.results.orion import cause_of, orion_rows, tell_difference, with_return, worth_of_profiles
 from pwagents.results.seeds import by_seed, format_seeds, means_by_seed
 from pwagents.results.statistics import trained_differences
 from pwagents.results.tables import format_differences

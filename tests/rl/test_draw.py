@@ -26,10 +26,8 @@ def test_kinds_take_turns_and_each_pass_over_a_kind_has_every_task_once_in_anoth
         own = [task.task_id for task in drawn if task.type == kind]
         passes = [tuple(own[i : i + n]) for i in range(0, 16, n)]
         assert len({frozenset(each) for each in passes}) == 1 and len({*passes}) == len(passes)
-    assert [Stream(TASKS, 2, seed=0).task(15, 1), Stream(TASKS, 2, seed=0).task(0, 0)] == [
-        drawn[-1],
-        drawn[0],
-    ]
+    again = Stream(TASKS, 2, seed=0)
+    assert [again.task(15, 1), again.task(0, 0)] == [drawn[-1], drawn[0]]
     assert drawn != [Stream(TASKS, 2, seed=1).task(slot, draw) for slot in range(16) for draw in range(2)]
     with pytest.raises(ValueError, match="no tasks to train on"):
         Stream([], 1, 0)
@@ -44,11 +42,11 @@ def draw(config, succeeds, tasks=TASKS, slots=range(4)):
         return game.play_bandit(model, batch, seed)
 
     def pay(episodes):
-        earned = []
-        for _, episode in episodes:
-            name = episode.task_id
-            earned.append([float(succeeds(name, numbers[name]))])
-            numbers[name] += 1
+        names = [episode.task_id for _, episode in episodes]
+        earned = [
+            [float(succeeds(name, numbers[name] + names[:i].count(name)))] for i, name in enumerate(names)
+        ]
+        numbers.update(names)
         return {"task": earned, "alignment": [[0.01 * i] for i in range(len(earned))]}
 
     stream = Stream(tasks, getattr(config, "draws", 1), config.seed)
@@ -62,13 +60,9 @@ def test_a_group_whose_episodes_agree_in_success_is_drawn_anew_until_the_bound()
     first = {Stream(TASKS, 3, 0).task(slot, 0).task_id for slot in (0, 2)}
     reviews = {task.task_id for task in TASKS if task.type == "review"}
     drawn, played = draw(config, lambda name, n: name not in first | reviews and n % 2)
-    assert [len(each) for each in played] == [16, 16, 8] and drawn.counts == {
-        "sampled": 40,
-        "drawn_search": 4,
-        "informative_search": 2,
-        "drawn_review": 6,
-        "informative_review": 0,
-    }
+    assert [len(each) for each in played] == [16, 16, 8]
+    counts = {"drawn_search": 4, "informative_search": 2, "drawn_review": 6, "informative_review": 0}
+    assert drawn.counts == counts | {"sampled": 40}
     assert len(drawn.first.rollouts) == 16, "what the policy did, whatever was kept"
     kept = [{rollout.trajectory.task_id for rollout in group.rollouts} for group in drawn.groups]
     assert [*map(len, kept)] == [1, 1] and not set.union(*kept) & (first | reviews), "two slots stay empty"

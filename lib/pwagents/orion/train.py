@@ -35,9 +35,8 @@ from pwagents.orion.reward import episode_returns
 from pwagents.orion.role_play import Played, RolePlay, play_roles
 from pwagents.orion.study import Study, make_study, role_facts
 from pwagents.orion.teacher import for_every_task, make_teacher, rule_teacher
-from pwagents.orion.variations import FOREIGN, foreign_contexts
+from pwagents.orion.variations import train_starts
 from pwagents.rl.log import LOG, read_rows
-from pwagents.rl.rollout import StartEpisode
 from pwagents.rl.train import train_policy
 from pwagents.schema import Action, Split
 from pwagents.settings import OrionSettings, ReinforcedNotebook, RlSettings, SftSettings, deciding, plain
@@ -87,12 +86,12 @@ def play_ladder(study: Study, split: Split) -> tuple[OrionRuns, dict[int, list[E
     return runs, rungs
 
 
-def make_conversations(study: Study, n: int, seed: int | None = None, foreign: bool = False) -> RolePlay:
+def make_conversations(study: Study, n: int, seed: int | None = None, variation: str = "") -> RolePlay:
     """Play ``n`` conversations to learn from; fewer are the first of more.
 
     Args:
         seed: of the order of tasks; None: the study's, which has decided on data, users and teacher.
-        foreign: a control, whose episodes begin with another user's memory (:func:`train_starts`).
+        variation: of how episodes begin (:func:`pwagents.orion.variations.train_starts`).
 
     Raises:
         DataError: see :func:`pwagents.orion.role_play.play_roles`; or, with ``stored_runs_only``, an episode
@@ -107,42 +106,28 @@ def make_conversations(study: Study, n: int, seed: int | None = None, foreign: b
 
     teacher_of = partial(make_teacher, study, questions=questions)
     teacher = {"teacher": role_facts(settings.players, "teacher"), "questions": questions}
-    teacher |= {"memory": FOREIGN} if foreign else {}
+    teacher |= {"variation": variation, "not_updated": settings.role_play.not_updated} if variation else {}
     return play_roles(
         study.benchmark,
         study.train_tasks,
-        train_starts(study, foreign),
+        train_starts(study, variation),
         (lambda _: nobody) if settings.stored_runs_only else teacher_of,
         store,
         success=settings.success,
-        params={**study.facts, **teacher, "code": (*TALK, "orion.variations") if foreign else TALK},
+        params={**study.facts, **teacher, "code": (*TALK, "orion.variations") if variation else TALK},
         n=n,
         seed=study.seed if seed is None else seed,
         workers=settings.players.workers,
     )
 
 
-@lru_cache(maxsize=4)  # each task is compared with all others, of which there are thousands
-def train_starts(study: Study, foreign: bool = False) -> StartEpisode:
-    """Return how train tasks begin: as the study has it, or with what retrieval found for another user.
-
-    The teacher uses the latter as it would the user's own, so what is learned from it is the form of an
-    episode, and to use a memory that is wrong.
-    """
-    if not foreign:
-        return study.start
-    tasks = study.train_tasks
-    found = foreign_contexts(tasks, study.benchmark.products, study.context, study.seed)
-    return lambda task: study.start(task, found[task.task_id])
-
-
 def fine_tuned(
-    study: Study, start: Path, kept: Sequence[Played], settings: SftSettings, foreign: bool = False
+    study: Study, start: Path, kept: Sequence[Played], settings: SftSettings, variation: str = ""
 ) -> Path:
     """Return the folder of the model in ``start`` fine-tuned on conversations of the role-play.
 
     Args:
-        foreign: as these were made (:func:`make_conversations`).
+        variation: as these were made (:func:`make_conversations`).
 
     Raises:
         DataError: the tokenizer's template drops functions, calls or results.
@@ -153,7 +138,7 @@ def fine_tuned(
         raise DataError(start, "tokenizer", "chat template", f"one that drops {wrong}", expected)
     # Stored are steps alone: the belief states are made again.
     tasks = {task.task_id: task for task in study.train_tasks}
-    begin = train_starts(study, foreign)
+    begin = train_starts(study, variation)
     firsts = [begin(tasks[each.task_id]).state for each in kept]
     ends = [belief_states(first, each.trajectory)[-1] for first, each in zip(firsts, kept, strict=True)]
     examples = [orion_example(tokenizer, state, shown) for state in ends]

@@ -6,13 +6,15 @@ one policy plays with all.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pwagents.code import hash_of
 from pwagents.orion.agent import purchases
 from pwagents.orion.experiment import OrionRuns
-from pwagents.orion.study import Study
+from pwagents.orion.study import Study, make_study
 from pwagents.profiles.contextual import Context, ContextualProfile, ProfileLine
+from pwagents.rl.rollout import StartEpisode
 from pwagents.schema import Benchmark, Product, Task
 from pwagents.seeds import rng
 from pwagents.settings import World
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 # What a policy is told of its user when an episode begins.
 OWN, FOREIGN, NONE, TRUE = "own profile", "another user's profile", "no profile", "true preferences"
+MIXED = "mixed demonstrations"
 Changes = Mapping[str, Mapping[str, Any]]  # of settings, group by group
 # The synthetic world, and each of its difficulties taken away. "one interest" and "no drift" are other
 # worlds, with other histories and tasks.
@@ -97,6 +100,27 @@ def runs_with_other_profiles(study: Study) -> dict[str, OrionRuns]:
 
         runs[profiles] = OrionRuns(study, start=start, variant={"contexts": hash_of(begun)})
     return runs
+
+
+@lru_cache(maxsize=4)  # each task is compared with all others, of which there are thousands
+def train_starts(study: Study, variation: str = "") -> StartEpisode:
+    """Return how train tasks begin: as the study has it, or by a variation.
+
+    Args:
+        variation: :data:`FOREIGN`, with what retrieval found for another user. The teacher uses it as it
+            would the user's own, so what is learned from it is the form of an episode, and to use a memory
+            that is wrong. Or :data:`MIXED`: in a share of the tasks (``role_play.not_updated``) nobody
+            updates the profile, and an answer stands in the dialogue alone.
+    """
+    if variation == FOREIGN:
+        found = foreign_contexts(study.train_tasks, study.benchmark.products, study.context, study.seed)
+        return lambda task: study.start(task, found[task.task_id])
+    if variation == MIXED:
+        static = make_study(study.settings.changed(**PARTS["w/o update"]))
+        share = study.settings.role_play.not_updated
+        is_static = {t.task_id: rng(study.seed, MIXED, t.task_id).random() < share for t in study.train_tasks}
+        return lambda task: (static if is_static[task.task_id] else study).start(task)
+    return study.start
 
 
 def true_contexts(tasks: Sequence[Task], benchmark: Benchmark, truth: "Truth") -> dict[str, Context]:

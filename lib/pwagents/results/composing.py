@@ -1,11 +1,12 @@
 """Who does the work: does a policy compose its calls, or repeat what its prompt says?
 
 :func:`who_does_the_work` holds each first call against the prompt that it follows. :func:`follow_swaps`
-changes one thing that the user told, or one line of the profile, and looks whether the query follows.
+changes what the user answered, the line of the profile that a rule wrote of it, or both, or a line of the
+history, and looks whether the query follows.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,15 @@ from pwagents.shop.environment import BeliefState
 from pwagents.store import Episode
 
 REPEATS = 0.8  # Jaccard overlap of words from which a call repeats a line
-ANSWER, LINE = "an answer", "a line of the profile"
+# What is swapped: which lines of the messages. Only lines of the profile begin so.
+BOTH, ANSWER, STATED = "an answer and its line", "an answer alone", "its line alone"
+HISTORY = "a line of the history"
+SWAPPED: Mapping[str, Callable[[str], bool]] = {
+    BOTH: lambda line: True,
+    ANSWER: lambda line: not line.startswith("- ["),
+    STATED: lambda line: line.startswith("- ["),
+    HISTORY: lambda line: line.startswith("- [history]"),
+}
 # Conversations so far -> what a policy does next in each.
 Act = Callable[[Sequence[Sequence[Message]]], Sequence[Action]]
 
@@ -93,16 +102,17 @@ def _repeats(words: set[str], others: Iterable[str]) -> bool:
 def follow_swaps(study: Study, records: Sequence[Episode], act: Act) -> pd.DataFrame:
     """Count how often a query follows where one answer, or one line of the profile, says something else.
 
-    Swapped is a value that stands in the first query, for another value of its attribute: in an answer and in
-    the profile's lines made of it, or in what the profile knew before the first step.
+    Swapped is a value that stands in the first query, for another value of its attribute: in an answer, in
+    the profile's lines made of it, in both, or in what the profile knew before the first step. The first
+    three are of the same queries and have the same new values.
 
     Args:
         records: of one method.
         act: this method.
 
     Returns:
-        A row for each of :data:`ANSWER` and :data:`LINE`: ``method, swapped, tasks``, and the share whose
-        query ``follows``: it holds the new value, and no longer the old one.
+        A row for each of :data:`SWAPPED`: ``method, swapped, tasks``, and the share whose query ``follows``:
+        it holds the new value, and no longer the old one.
     """
     values: dict[str, list[str]] = {}  # attribute -> its values in the shop
     for trait in sorted({t for asin in study.catalogue.products for t in study.catalogue.traits(asin)}):
@@ -113,7 +123,7 @@ def follow_swaps(study: Study, records: Sequence[Episode], act: Act) -> pd.DataF
         if step.action.name == FUNCTION_OF["search"]
     ]
     rows = []
-    for kind in (ANSWER, LINE):
+    for kind, is_swapped in SWAPPED.items():
         swaps = []
         for record, state, query in searches:
             messages = orion_messages(state, study.settings.players.shown)
@@ -124,16 +134,16 @@ def follow_swaps(study: Study, records: Sequence[Episode], act: Act) -> pd.DataF
                 for trait in study.catalogue.find(step.observation.text)
                 if step.is_talk
             ]
-            if kind == LINE:
+            if kind == HISTORY:
                 lines = state.profile.lines if state.profile else ()
                 wanted = (x for x in lines if x.positive and x.provenance == "history")
                 told = [(1, Trait(x.about, x.value)) for x in wanted if x.about != TOPIC]
             for place, (about, old) in told:
                 others = [v for v in values.get(about, ()) if not holds(query, v)]
                 if holds(query, old) and others:
-                    new = others[rng(study.seed, "swaps", kind, record.task_id).integers(len(others))]
-                    start = "- [history]" if kind == LINE else ""
-                    swaps.append((_swapped(messages, place, old, new, start), old, new))
+                    lot = rng(study.seed, "swaps", str(kind == HISTORY), record.task_id)
+                    new = others[lot.integers(len(others))]
+                    swaps.append((_swapped(messages, place, old, new, is_swapped), old, new))
                     break
         queries = [singular(str(a.arguments.get("query", ""))) for a in act([swap[0] for swap in swaps])]
         follows = [
@@ -143,13 +153,15 @@ def follow_swaps(study: Study, records: Sequence[Episode], act: Act) -> pd.DataF
     return pd.DataFrame(rows, columns=["method", "swapped", "tasks", "follows"])
 
 
-def _swapped(messages: Sequence[Message], place: int, old: str, new: str, start: str) -> list[Message]:
-    """Return messages with another value, from one of them on, in lines with some start; but for turns."""
+def _swapped(
+    messages: Sequence[Message], place: int, old: str, new: str, is_swapped: Callable[[str], bool]
+) -> list[Message]:
+    """Return messages with another value, from one of them on, in some lines; but for the policy's turns."""
     made = list(messages)
     value = re.compile(rf"\b{re.escape(old)}\b", re.IGNORECASE)
     for i, message in enumerate(made):
         if i >= place and message["role"] != "assistant":
             lines = message["content"].split("\n")
-            lines = [value.sub(lambda _: new, x) if x.startswith(start) else x for x in lines]
+            lines = [value.sub(lambda _: new, line) if is_swapped(line) else line for line in lines]
             made[i] = message | {"content": "\n".join(lines)}
     return made

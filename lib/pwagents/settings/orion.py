@@ -20,6 +20,7 @@ from pwagents.settings.group import (
     Players,
     S,
     Seeds,
+    Share,
     Variants,
     Worlds,
     plain,
@@ -93,6 +94,7 @@ class RolePlaySettings(Success):
         (0, 1, 2, 3, 4, 5, 6), "Numbers of questions that the teacher by rules is tried with."
     )
     ladder_tasks: PositiveInt = S(300, "Train tasks, and test tasks, that it is tried on.")
+    not_updated: Share = S(0.0, "Mixed demonstrations: the share without an update; 0: none are made.")
 
 
 class EpisodeSettings(Group):
