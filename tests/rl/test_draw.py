@@ -42,11 +42,11 @@ def draw(config, succeeds, tasks=TASKS, slots=range(4)):
         return game.play_bandit(model, batch, seed)
 
     def pay(episodes):
-        names = [episode.task_id for _, episode in episodes]
-        earned = [
-            [float(succeeds(name, numbers[name] + names[:i].count(name)))] for i, name in enumerate(names)
-        ]
-        numbers.update(names)
+        earned = []
+        for _, episode in episodes:
+            name = episode.task_id
+            earned.append([float(succeeds(name, numbers[name]))])
+            numbers[name] += 1
         return {"task": earned, "alignment": [[0.01 * i] for i in range(len(earned))]}
 
     stream = Stream(tasks, getattr(config, "draws", 1), config.seed)

@@ -7,6 +7,7 @@ history, and looks whether the query follows.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -122,33 +123,31 @@ def follow_swaps(study: Study, records: Sequence[Episode], act: Act) -> pd.DataF
         for record, state, step in first_calls(study, records)
         if step.action.name == FUNCTION_OF["search"]
     ]
+    # The value that each query could be led away from: the first one told, in an answer or by the history.
+    swaps: dict[bool, list[tuple[list[Message], int, str, str]]] = {False: [], True: []}
+    for (record, state, query), of_history in product(searches, swaps):
+        messages = orion_messages(state, study.settings.players.shown)
+        # Where each value is told first: an answer follows its question, the profile stands in the task.
+        if of_history:
+            lines = state.profile.lines if state.profile else ()
+            wanted = (x for x in lines if x.positive and x.provenance == "history")
+            told = [(1, Trait(x.about, x.value)) for x in wanted if x.about != TOPIC]
+        else:
+            talk = [(3 + 2 * i, x.observation.text) for i, x in enumerate(state.session) if x.is_talk]
+            told = [(place, trait) for place, text in talk for trait in study.catalogue.find(text)]
+        for place, (about, old) in told:
+            others = [v for v in values.get(about, ()) if not holds(query, v)]
+            if holds(query, old) and others:
+                lot = rng(study.seed, "swaps", str(of_history), record.task_id)
+                swaps[of_history].append((messages, place, old, others[lot.integers(len(others))]))
+                break
     rows = []
     for kind, is_swapped in SWAPPED.items():
-        swaps = []
-        for record, state, query in searches:
-            messages = orion_messages(state, study.settings.players.shown)
-            # Where each value is told first: an answer follows its question, the profile stands in the task.
-            told = [
-                (3 + 2 * i, trait)
-                for i, step in enumerate(state.session)
-                for trait in study.catalogue.find(step.observation.text)
-                if step.is_talk
-            ]
-            if kind == HISTORY:
-                lines = state.profile.lines if state.profile else ()
-                wanted = (x for x in lines if x.positive and x.provenance == "history")
-                told = [(1, Trait(x.about, x.value)) for x in wanted if x.about != TOPIC]
-            for place, (about, old) in told:
-                others = [v for v in values.get(about, ()) if not holds(query, v)]
-                if holds(query, old) and others:
-                    lot = rng(study.seed, "swaps", str(kind == HISTORY), record.task_id)
-                    new = others[lot.integers(len(others))]
-                    swaps.append((_swapped(messages, place, old, new, is_swapped), old, new))
-                    break
-        queries = [singular(str(a.arguments.get("query", ""))) for a in act([swap[0] for swap in swaps])]
-        follows = [
-            holds(q, new) and not holds(q, old) for q, (_, old, new) in zip(queries, swaps, strict=True)
-        ]
+        own = swaps[kind == HISTORY]
+        actions = act([_swapped(*swap, is_swapped) for swap in own])
+        queries = [singular(str(action.arguments.get("query", ""))) for action in actions]
+        led = zip(queries, own, strict=True)
+        follows = [holds(query, new) and not holds(query, old) for query, (*_, old, new) in led]
         rows.append((records[0].method, kind, len(follows), pd.Series(follows, dtype=float).mean()))
     return pd.DataFrame(rows, columns=["method", "swapped", "tasks", "follows"])
 
