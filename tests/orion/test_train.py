@@ -140,10 +140,9 @@ def test_ppo_plays_as_many_episodes_as_grpo_sampled(settings, sft):
 
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_steps_whose_groups_teach_nothing_leave_the_policy_as_it_is(settings, sft):
-    sure = settings.changed(rl={"draws": 2, "temperature": 1e-4})  # all episodes of a group are alike
-    run = reinforced(sure, sft)
+    run = reinforced(settings.changed(rl={"draws": 2, "temperature": 1e-4}), sft)  # groups of equal episodes
     (row,) = (row for row in read_rows(run / LOG) if "sampled" in row)
-    assert "loss" not in row and row["sampled"] == 2 * sure.rl.episodes
+    assert "loss" not in row and row["sampled"] == 2 * settings.rl.episodes
     before, after = (load_file(folder / "model.safetensors") for folder in (sft, run / "model"))
     assert all(before[name].equal(after[name]) for name in before)
 
@@ -252,7 +251,7 @@ def test_a_handful_of_tasks_is_learned_by_heart(tmp_path):
     study, trainer = make_study(few), {"max_steps": 40, "learning_rate": 2e-3, "max_length": 1024}
     tuning = few.sft.changed(trainer=trainer | {"per_device_train_batch_size": 8})
     tuned = fine_tuned(study, SHIPPED / "orion", make_conversations(study, 24).kept, tuning)
-    given = {"max_steps": 24, "learning_rate": 6e-4, "warmup_steps": 2, "temperature": 0.8, "save_steps": 0}
+    given = {"max_steps": 32, "learning_rate": 6e-4, "warmup_steps": 2, "temperature": 0.8, "save_steps": 0}
     given["lr_scheduler_type"] = "constant_with_warmup"
     for config in (
         GrpoSettings(prompts_per_step=3, num_generations=8, **given),
@@ -263,4 +262,4 @@ def test_a_handful_of_tasks_is_learned_by_heart(tmp_path):
         rows = read_rows(folder / "log.jsonl")
         first, last = pd.DataFrame(rows[:4]).mean(), pd.DataFrame(rows[-4:]).mean()
         assert last["reward_task"] > 0.9 > first["reward_task"], folder.name
-        assert last["reward"] > first["reward"] + 0.2, folder.name
+        assert last["reward"] > first["reward"] + 0.4, folder.name
