@@ -181,7 +181,7 @@ def test_reproduce_full_adds_07_and_at_laptop_03_in_further_worlds_and_all_of_04
     worlds = plan.index("03_benchmark --changes play: {worlds: [0, 1, 2, 3, 4]}")
     assert plan.index("04_puma") < again < plan.index("10_summary") == len(plan) - 1
     assert plan.index("03_benchmark") < worlds < len(plan) - 1
-    scaling = plan.index("05_orion_sft --changes role_play: {scaling: [100, 1600]}")
+    scaling = plan.index("05_orion_sft --changes role_play: {scaling: [100, 1600], not_updated: 0.5}")
     with_ppo = plan.index("06_orion_grpo --changes rl: {methods: [GRPO, PPO], worlds: [5, 6, 7, 8, 9]}")
     assert scaling > 0 and plan.index("06_orion_grpo") < with_ppo < plan.index("07_ablations")
     assert plan[0] == "05_orion_sft"  # which takes the longest
