@@ -129,10 +129,12 @@ def test_the_same_settings_make_the_same_study_and_facts_tell_who_plays_but_not_
     json.dumps(study.facts)
 
 
-def test_without_updater_the_profile_stays(variant):
-    study = variant(players={"updater": "none"})
+@pytest.mark.parametrize("silent", ["updater", "user"])
+def test_without_updater_the_profile_stays_and_so_it_does_where_nobody_answers(variant, silent):
+    study = variant(players={silent: "none"})
     episode = study.start(study.train_tasks[0])
-    assert episode.step(ASK).observation.text != "Nobody answers." and not episode.state.session[0].profile
+    assert (episode.step(ASK).observation.text == "Nobody answers.") == (silent == "user")
+    assert not episode.state.session[0].profile and "[stated]" not in episode.state.profile.describe()
 
 
 def test_where_the_source_has_fewer_users_both_parts_shrink_and_one_is_too_few(variant, monkeypatch):

@@ -276,9 +276,10 @@ class Environment:
         step = Step(action=action, observation=observation, **answer)
 
         # The contextual profile follows the step; if it changes, the agent reads it with the observation.
+        # That nobody answered is no answer.
         before = self.state
         profile = before.profile
-        if profile is not None and self.update is not None:
+        if profile is not None and self.update is not None and (self.user or not step.is_talk):
             updated = self.update(profile, before.instruction, (*before.session, step))
             news = (updated.profile.describe() or EMPTY_PROFILE) if updated.profile != profile else ""
             step = step.model_copy(update={"profile": news, "update_usage": updated.usage})
