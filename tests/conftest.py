@@ -24,6 +24,7 @@ from .llm.server import ChatServer
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # expected numbers are a CPU's; a GPU has benchmarks/gpu_proof.py
+os.environ["LOKY_MAX_CPU_COUNT"] = "1"  # of processes within a test: those of the tests have a core each
 
 # Machines that run tests are often busy: a slow example is no failure.
 settings.register_profile("pwagents", deadline=None)
@@ -31,7 +32,7 @@ settings.load_profile("pwagents")
 
 
 # The longest first, so that no process is left alone with one of them at the end.
-LONGEST = "paper_preset dialogues launch transformers_serve portable make drivers readme train mcp_server"
+LONGEST = "twice paper_preset dialogues launch transformers_serve portable make drivers readme train"
 
 
 def pytest_collection_modifyitems(items):
