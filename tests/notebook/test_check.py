@@ -117,7 +117,7 @@ def test_a_table_is_compared_with_the_reference(save, verdicts, table, ours, the
         ("06_x", {"row": "small (SFT)", "backbone": "small"}, "review: function accuracy", 0.0776478),
         ("06_x", {"comparison": "GRPO - SFT", "task": "search"}, "low", (0.213771**2 + 0.198803**2) ** 0.5),
         ("06_x", {"comparison": "SFT - Teacher", "task": "search"}, "low", 0.198803),
-        ("06_x", {"method": "SFT, sampled"}, "search: return", 0.482526 - 0.310416),  # the interval over seeds
+        ("06_x", {"method": "SFT, sampled"}, "search: return", 0.482526 - 0.310416),  # over seeds
         ("06_x", {"method": "PPO"}, "overall: questions", 0.0544904),
         ("05_scaling", {"trajectories": 100, "type": "recommend"}, "x", 0.0646288),
         ("04_x", {"row": "small (64 tokens)", "backbone": "small"}, "review: x", 0.113305),
