@@ -19,6 +19,7 @@ ORION = {
     "sft": {"trainer": {"max_steps": 3}},
     "play": {"turn_tokens": 16, "episode_tokens": 200},
 }
+FEWER = ORION | {"role_play": ORION["role_play"] | {"n_trajectories": 2}}
 LITTLE = {"max_steps": 1, "log_tasks": 3, "num_generations": 2}
 SWEEP = {"alpha": [0], "l_c": [1], "last": [5], "users": ["rules"], "worlds": ["as it is"], "patience": [0.1]}
 # What makes the moved ones quick at preset smoke.
@@ -34,7 +35,7 @@ QUICK = {
     },
     "05_orion_sft": ORION | {"role_play": ORION["role_play"] | {"scaling": [3]}},
     "06_orion_grpo": ORION | {"rl": LITTLE | {"worlds": [5]}},
-    "07_ablations": ORION | {"rl": LITTLE | {"seeds": [5, 1], "variants": []}},
+    "07_ablations": FEWER | {"rl": LITTLE | {"seeds": [5, 1], "variants": []}},
     "08_sensitivity": ORION | {"rl": LITTLE, "study": ORION["study"] | {"sweep": SWEEP}},
     "09_persona2web": {"study": {"runs": 1, "dials": {"consistency": [0.62]}}},
     "10_summary": {},
