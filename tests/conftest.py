@@ -24,7 +24,7 @@ from .llm.server import ChatServer
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # expected numbers are a CPU's; a GPU has benchmarks/gpu_proof.py
-os.environ["LOKY_MAX_CPU_COUNT"] = "1"  # of processes within a test: those of the tests have a core each
+os.environ["LOKY_MAX_CPU_COUNT"] = "1"  # tests run in a process a core already
 
 # Machines that run tests are often busy: a slow example is no failure.
 settings.register_profile("pwagents", deadline=None)
