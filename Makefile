@@ -114,7 +114,7 @@ lab: $(READY) ## open the tour in JupyterLab, beside the other notebooks, and th
 	$(run) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks/00_tour.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)
 
 web: $(READY) ## browse the local web of notebook 09: PORT (8009) of this machine
-	@$(run) pwagents.persona2web.serve --port $(PORT)
+	@$(run) pwagents.persona2web.site.serve --port $(PORT)
 
 serve: $(READY) ## serve the preset's tasks to other trainers and harnesses (MCP): SERVE_PORT (8010) of this machine
 	@$(run) pwagents.adapters.mcp_server --preset $(PRESET) --port $(SERVE_PORT)

@@ -13,19 +13,16 @@ import time
 
 import pandas as pd
 
-from pwagents.persona2web.actions import Visit
-from pwagents.persona2web.agent import Played
-from pwagents.persona2web.browser import ChromiumDriver
-from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.domains import domains
-from pwagents.persona2web.driver import Driver
-from pwagents.persona2web.html_driver import HtmlDriver
-from pwagents.persona2web.navigator import Plan
-from pwagents.persona2web.observe import observe
-from pwagents.persona2web.offline_agent import walk
-from pwagents.persona2web.serve import serving
-from pwagents.persona2web.sites import LocalWeb
-from pwagents.persona2web.types import Site
+from pwagents.persona2web.agents.episode import Played
+from pwagents.persona2web.agents.navigator import Plan
+from pwagents.persona2web.agents.offline import walk
+from pwagents.persona2web.browser.chromium import ChromiumDriver
+from pwagents.persona2web.browser.driver import Driver, HtmlDriver, Visit
+from pwagents.persona2web.browser.page import observe
+from pwagents.persona2web.site.serve import serving
+from pwagents.persona2web.site.web import LocalWeb
+from pwagents.persona2web.world.domains import domains, make_sites
+from pwagents.persona2web.world.types import Site
 
 DEMAND = 10.0  # times as fast as Chromium
 

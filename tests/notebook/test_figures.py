@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from pwagents.notebook import Run
-from pwagents.persona2web.figures import plot_year
+from pwagents.persona2web.show import plot_year
 from pwagents.report.redraw import main, redraw
 from pwagents.report.reference import REFERENCE, find_results, make_reference
 from pwagents.results import style

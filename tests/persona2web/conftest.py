@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from pwagents.persona2web.browser import ChromiumDriver, find_chromium
-from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.serve import serving
-from pwagents.persona2web.sites import LocalWeb
+from pwagents.persona2web.browser.chromium import ChromiumDriver, find_chromium
+from pwagents.persona2web.site.serve import serving
+from pwagents.persona2web.site.web import LocalWeb
+from pwagents.persona2web.world.domains import make_sites
 
 # One process draws the pages of all sites, not one for each visit to a site: a quarter less work. Of several
 # --disable-features the last counts, so those of ChromiumDriver come again.

@@ -1,6 +1,6 @@
 """A web of three pages, for tests of agents: a portal, a site with one filter, its results."""
 
-from pwagents.persona2web.types import BrowsingEvent
+from pwagents.persona2web.world.types import BrowsingEvent
 
 RECORDS = tuple(
     BrowsingEvent(

@@ -4,9 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents.persona2web.actions import FORMS, Visit, read_action, split_action
-from pwagents.persona2web.driver import ActionError
-from pwagents.persona2web.html_driver import HtmlDriver
+from pwagents.persona2web.browser.driver import (
+    FORMS,
+    ActionError,
+    HtmlDriver,
+    Visit,
+    read_action,
+    split_action,
+)
 
 
 @pytest.fixture

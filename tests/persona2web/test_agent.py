@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.llm.fence import FENCE_NOTE
 from pwagents.llm.openai_model import OpenAIModel
-from pwagents.persona2web.agent import Brief, ChatWebAgent, Played, most_steps, read_step
-from pwagents.persona2web.types import AskStep, MemoryStep, WebStep
+from pwagents.persona2web.agents.chat import ChatWebAgent, read_step
+from pwagents.persona2web.agents.episode import Brief, Played, most_steps
+from pwagents.persona2web.world.types import AskStep, MemoryStep, WebStep
 from pwagents.schema import Usage
 
 from ..llm.server import ChatServer
@@ -119,7 +120,7 @@ def test_a_reply_about_the_history_that_cannot_be_read_costs_a_step(reply):
         ("occam", "on_demand", 25),
         ("indexed", "none", 25),
         ("indexed", "on_demand", 25),
-        ("indexed", "pre_execution", 23),
+        ("indexed", "pre_execution", 18),
     ],
 )
 def test_budgets_are_kept(architecture, scheme, steps):
@@ -203,7 +204,7 @@ def test_only_looks_before_execution_are_free_and_only_as_many_as_are_allowed():
     assert Played([look] * 5).left("occam", "pre_execution") == 20
     assert Played([look] * 9).left("occam", "pre_execution") == 16
     assert Played([look, ask, look, page, look]).left("occam", "pre_execution") == 17
-    assert Played([look, ask, look, page, look]).left("indexed", "pre_execution") == 20
+    assert Played([look, ask, look, page, look]).left("indexed", "pre_execution") == 15
     assert Played([look, ask, page]).left("occam", "on_demand") == 22
 
 

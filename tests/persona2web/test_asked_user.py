@@ -2,8 +2,8 @@
 
 import pytest
 
-from pwagents.persona2web.asked_user import NOTHING, answers_of
-from pwagents.persona2web.types import Goal, WebTask
+from pwagents.persona2web.world.queries import NOTHING, answers_of
+from pwagents.persona2web.world.types import Goal, WebTask
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ from itertools import combinations, product
 
 import pytest
 
-from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.domains import domains, fits, item_fits
+from pwagents.persona2web.world.domains import domains, fits, item_fits, make_sites
 
 SITES = make_sites(seed=5)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents.persona2web.domains import (
+from pwagents.persona2web.world.domains import (
     domains,
     facet_of,
     fits,

@@ -8,21 +8,16 @@ from itertools import cycle
 
 import pytest
 
-from pwagents.persona2web.actions import Visit
-from pwagents.persona2web.agent import Played
-from pwagents.persona2web.browser import PLAYWRIGHTS, ChromiumDriver, find_chromium
-from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.domains import domains
-from pwagents.persona2web.driver import ActionError
-from pwagents.persona2web.html_driver import HtmlDriver
-from pwagents.persona2web.navigator import Plan
-from pwagents.persona2web.observe import observe
-from pwagents.persona2web.offline_agent import walk
-from pwagents.persona2web.page import INTERACTIVE
-from pwagents.persona2web.pages import looks
-from pwagents.persona2web.session import WebSession, succeeded
-from pwagents.persona2web.sites import LocalWeb
-from pwagents.persona2web.types import Goal
+from pwagents.persona2web.agents.episode import Played
+from pwagents.persona2web.agents.navigator import Plan
+from pwagents.persona2web.agents.offline import walk
+from pwagents.persona2web.browser.chromium import PLAYWRIGHTS, ChromiumDriver, find_chromium
+from pwagents.persona2web.browser.driver import ActionError, HtmlDriver, Visit
+from pwagents.persona2web.browser.page import INTERACTIVE, observe
+from pwagents.persona2web.site.pages import looks
+from pwagents.persona2web.site.web import LocalWeb, WebSession, succeeded
+from pwagents.persona2web.world.domains import domains, make_sites
+from pwagents.persona2web.world.types import Goal
 from pwagents.seeds import rng
 
 SITES = make_sites(0)
@@ -216,7 +211,7 @@ def test_hostile_text_runs_nothing_and_passes_for_no_element(web, chromium):
     site = SITES["marlow-goods.test"]
     item = site.items[0].model_copy(update={"title": evil})
     bad = LocalWeb([site.model_copy(update={"items": (item, *site.items[1:])})])
-    from pwagents.persona2web.serve import serving
+    from pwagents.persona2web.site.serve import serving
 
     with serving(bad) as port, ChromiumDriver(port) as real:
         twins = Twins(bad, real)
@@ -224,7 +219,7 @@ def test_hostile_text_runs_nothing_and_passes_for_no_element(web, chromium):
         twins.go_to(f"{site.host}/item/{item.item_id}")
         page = real.page
         assert page.title.endswith("Marlow Goods") and "owned" in page.title  # as text
-        assert not any(element.tag in ("script", "img") for element in page.body.descendants())
+        assert not any(element.tag in ("script", "img") for element in page.body.iter())
     for architecture in ("occam", "indexed"):
         text = observe(page, architecture)
         ids = [int(number) for number in re.findall(r"^\s*\[(\d+)\]", text, re.MULTILINE)]
@@ -301,7 +296,7 @@ def test_a_visit_is_kept_for_the_viewer(web, port, tmp_path, chromium):
 
 def test_failing_and_slow_pages_are_the_site_s_fault_in_both_drivers(web, chromium, monkeypatch):
     seen = []
-    monkeypatch.setattr("pwagents.persona2web.driver.WAIT_S", 4.0)
+    monkeypatch.setattr("pwagents.persona2web.browser.driver.WAIT_S", 4.0)
     for driver in (HtmlDriver(web), chromium):
         driver.begin(web.begin())
         driver.session.faults, driver.session.seed = 0.5, 0
@@ -329,7 +324,7 @@ def test_where_the_system_has_none_playwright_is_asked_beside_a_running_loop_too
 
 
 def test_without_a_browser_one_line_says_what_to_do(monkeypatch, port):
-    monkeypatch.setattr("pwagents.persona2web.browser.find_chromium", lambda: None)
+    monkeypatch.setattr("pwagents.persona2web.browser.chromium.find_chromium", lambda: None)
     with pytest.raises(RuntimeError, match=r"^No Chromium was found: install it .*driver: html$"):
         ChromiumDriver(port)
 

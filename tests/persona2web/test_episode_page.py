@@ -2,8 +2,8 @@
 
 from PIL import Image
 
-from pwagents.persona2web.episode_page import episode_page, side_by_side
-from pwagents.persona2web.types import Goal, MemoryStep, WebStep, WebTask, WebTrajectory
+from pwagents.persona2web.show import episode_page, side_by_side
+from pwagents.persona2web.world.types import Goal, MemoryStep, WebStep, WebTask, WebTrajectory
 
 HOSTILE = "<script>ran()</script>"
 TASK = WebTask(

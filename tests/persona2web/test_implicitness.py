@@ -4,12 +4,11 @@ from functools import cache
 
 import pytest
 
-from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.domains import domains
-from pwagents.persona2web.history import make_histories
-from pwagents.persona2web.implicitness import implicitness, perfect_reader
-from pwagents.persona2web.queries import make_tasks
-from pwagents.persona2web.retrieval import question_for
+from pwagents.persona2web.agents.clarify import implicitness, perfect_reader
+from pwagents.persona2web.agents.recall import question_for
+from pwagents.persona2web.world.domains import domains, make_sites
+from pwagents.persona2web.world.history import make_histories
+from pwagents.persona2web.world.queries import make_tasks
 from pwagents.settings import HistorySettings, QuerySettings
 
 from .test_retrieval import Letters

@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents.persona2web.judge import Scores, Truth, judge
-from pwagents.persona2web.types import Goal, MemoryStep, Preference, Request, WebTask, WebTrajectory
+from pwagents.persona2web.judge.scores import Scores, judge
+from pwagents.persona2web.world.types import (
+    Goal,
+    MemoryStep,
+    Preference,
+    Request,
+    Truth,
+    WebTask,
+    WebTrajectory,
+)
 
 HOST, OTHER, PORTAL = "skylark.test", "wayfarely.test", "start.test"
 GOAL = Goal(

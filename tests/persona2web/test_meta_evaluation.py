@@ -10,13 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.llm.chat import ChatModel, Reply
-from pwagents.persona2web.judge import VIEWS, Scores
-from pwagents.persona2web.judge_llm import LlmJudge, read_scores, request_for
-from pwagents.persona2web.meta_evaluation import agreement, judge_scripts, meta_evaluation, play_scripts
-from pwagents.persona2web.runs import scores_frame
-from pwagents.persona2web.scripts import SCRIPTS
-from pwagents.persona2web.transcript import tell, transcribe
-from pwagents.persona2web.types import AskStep, WebStep
+from pwagents.persona2web.agents.offline import SCRIPTS
+from pwagents.persona2web.judge.judges import LlmJudge, read_scores, request_for, tell, transcribe
+from pwagents.persona2web.judge.meta import agreement, judge_scripts, meta_evaluation, play_scripts
+from pwagents.persona2web.judge.scores import VIEWS, Scores, scores_frame
+from pwagents.persona2web.world.types import AskStep, WebStep
 
 from .worlds import make_world
 

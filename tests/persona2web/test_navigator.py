@@ -2,13 +2,10 @@
 
 import pytest
 
-from pwagents.persona2web.actions import Visit
-from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.domains import domains
-from pwagents.persona2web.html_driver import HtmlDriver
-from pwagents.persona2web.navigator import Navigator, Plan
-from pwagents.persona2web.page_text import read_page
-from pwagents.persona2web.sites import LocalWeb
+from pwagents.persona2web.agents.navigator import Navigator, Plan, read_page
+from pwagents.persona2web.browser.driver import HtmlDriver, Visit
+from pwagents.persona2web.site.web import LocalWeb
+from pwagents.persona2web.world.domains import domains, make_sites
 
 SITES = make_sites(1)
 WEB = LocalWeb(SITES.values())

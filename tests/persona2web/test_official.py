@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.errors import DataError
-from pwagents.persona2web.asked import asked, report
-from pwagents.persona2web.official import (
+from pwagents.persona2web.world.released import (
     OfficialTask,
+    asked,
     read_history,
     read_memories,
     read_queries,
     read_tasks,
+    report,
 )
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[2] / "../shared/data"))

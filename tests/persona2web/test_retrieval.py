@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pwagents.persona2web.retrieval import HistoryIndex, RetrievalSettings
-from pwagents.persona2web.types import BrowsingEvent
+from pwagents.persona2web.agents.recall import HistoryIndex, RetrievalSettings
+from pwagents.persona2web.world.types import BrowsingEvent
 
 OBJECTS = ["flight, seat 14A", "milk ideas", "flight, seat 14A", "shirt, tag M", "flight near me"]
 

@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from pwagents.errors import NotEvaluableError
-from pwagents.persona2web.asked_user import answers_of
-from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.html_driver import HtmlDriver
-from pwagents.persona2web.offline_agent import Guesser, OfflineAgent, Oracle
-from pwagents.persona2web.reader import train_readers
-from pwagents.persona2web.runs import CODE, Condition, run_condition, scores_frame
-from pwagents.persona2web.sites import LocalWeb
+from pwagents.persona2web.agents.episode import CODE, Condition, run_condition
+from pwagents.persona2web.agents.offline import Guesser, OfflineAgent, Oracle
+from pwagents.persona2web.agents.recall import train_readers
+from pwagents.persona2web.browser.driver import HtmlDriver
+from pwagents.persona2web.judge.scores import scores_frame
+from pwagents.persona2web.site.web import LocalWeb
+from pwagents.persona2web.world.domains import make_sites
+from pwagents.persona2web.world.queries import answers_of
 
 from .worlds import make_world
 
@@ -89,7 +90,7 @@ def test_what_other_code_or_another_web_made_is_played_again(world, tmp_path, mo
     for changed in (replace(world, web=later), replace(world, ask=answers_of)):
         with pytest.raises(RuntimeError, match="played again"):
             play(changed, condition, never, store)
-    monkeypatch.setattr("pwagents.persona2web.runs.CODE", CODE[:-1])
+    monkeypatch.setattr("pwagents.persona2web.agents.episode.CODE", CODE[:-1])
     with pytest.raises(RuntimeError, match="played again"):
         play(replace(world), condition, never, store)
 

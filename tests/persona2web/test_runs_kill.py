@@ -4,8 +4,8 @@ import json
 import os
 import time
 
-from pwagents.persona2web.runs import WebEpisode
-from pwagents.persona2web.types import Goal, MemoryStep, WebStep, WebTask, WebTrajectory
+from pwagents.persona2web.agents.episode import WebEpisode
+from pwagents.persona2web.world.types import Goal, MemoryStep, WebStep, WebTask, WebTrajectory
 from pwagents.store import episodes
 
 from ..processes import begin, kill

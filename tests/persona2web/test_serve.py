@@ -8,7 +8,7 @@ import sys
 import pytest
 import requests
 
-from pwagents.persona2web.serve import MAX_BODY, make_app, serving, split_host
+from pwagents.persona2web.site.serve import MAX_BODY, make_app, serving, split_host
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_hosts_are_told_apart_and_links_keep_a_person_s_ending(ask):
     portal = ask(host="start.test.localhost:8009").text
     assert 'href="http://encorehall.test.localhost:8009/"' in portal
     assert ask(host="localhost:8009").headers["location"] == "http://start.test.localhost:8009/"
-    assert split_host("127.0.0.1:80") == ("127.0.0.1", ":80")
+    assert split_host("127.0.0.1:80") == ("127.0.0.1", ":80", None)
 
 
 def test_a_visitor_is_known_by_a_cookie(ask, web):
@@ -90,7 +90,7 @@ def test_malformed_requests_get_a_page(ask, port):
 def test_a_busy_port_is_one_line(port, web):
     with pytest.raises(OSError, match=f"^Port {port} cannot be used"), serving(web, port):
         pass
-    command = [sys.executable, "-m", "pwagents.persona2web.serve", "--port", str(port)]
+    command = [sys.executable, "-m", "pwagents.persona2web.site.serve", "--port", str(port)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and f"Port {port}" in done.stderr
 

@@ -4,14 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents.persona2web import sites
-from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.domains import domains, item_fits, value_text
-from pwagents.persona2web.filters import PAGE_SIZE, field_of, slug
-from pwagents.persona2web.queries import query
-from pwagents.persona2web.session import succeeded
-from pwagents.persona2web.sites import LocalWeb
-from pwagents.persona2web.types import Goal
+from pwagents.persona2web.site import web as sites
+from pwagents.persona2web.site.pages import PAGE_SIZE, slug
+from pwagents.persona2web.site.web import LocalWeb, succeeded
+from pwagents.persona2web.world.domains import domains, item_fits, make_sites, value_text
+from pwagents.persona2web.world.queries import query
+from pwagents.persona2web.world.types import Goal
 
 SITES = make_sites(0)
 SHOP = SITES["marlow-goods.test"]
@@ -47,7 +45,7 @@ def test_filters_show_what_fits_and_nothing_else(web, session, host):
         domain = domains()[name]
         for facet in domain.facets:
             for value in facet.values:
-                params = {"in": slug(name), field_of(site, facet): value_text(value)}
+                params = {"in": slug(name), slug(site.labels[facet.name]): value_text(value)}
                 assert web.handle(session.session_id, "GET", host, "/search", params).status == 200
                 request = session.log[-1]
                 assert request.applied == {facet.name: value} and request.domain == name

@@ -6,18 +6,17 @@ import pytest
 
 from pwagents.errors import DataError
 from pwagents.llm.chat import ChatModel, Reply
-from pwagents.persona2web import study as module
-from pwagents.persona2web.asked_user import answers_of
-from pwagents.persona2web.browser import find_chromium
-from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.costs import costs, reading
-from pwagents.persona2web.episode import run_episode
-from pwagents.persona2web.history import make_histories
-from pwagents.persona2web.html_driver import HtmlDriver
-from pwagents.persona2web.offline_agent import Oracle
-from pwagents.persona2web.queries import make_tasks
-from pwagents.persona2web.sites import LocalWeb
-from pwagents.persona2web.study import CHANCE, OFFLINE, ORACLE, Study
+from pwagents.persona2web import experiment as module
+from pwagents.persona2web.agents.episode import run_episode
+from pwagents.persona2web.agents.offline import Oracle
+from pwagents.persona2web.browser.chromium import find_chromium
+from pwagents.persona2web.browser.driver import HtmlDriver
+from pwagents.persona2web.experiment import CHANCE, OFFLINE, ORACLE, Study
+from pwagents.persona2web.show import costs, reading
+from pwagents.persona2web.site.web import LocalWeb
+from pwagents.persona2web.world.domains import make_sites
+from pwagents.persona2web.world.history import make_histories
+from pwagents.persona2web.world.queries import answers_of, make_tasks
 from pwagents.schema import Usage
 from pwagents.settings import HistorySettings, QuerySettings, load_settings
 
@@ -56,7 +55,7 @@ def test_what_is_stored_is_not_played_again(study, monkeypatch):
     def never(*_):
         raise AssertionError("an episode was played again")
 
-    monkeypatch.setattr("pwagents.persona2web.runs.run_episode", never)
+    monkeypatch.setattr("pwagents.persona2web.agents.episode.run_episode", never)
     assert study.level(1).equals(first)
 
 

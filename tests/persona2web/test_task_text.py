@@ -2,10 +2,9 @@
 
 import pytest
 
-from pwagents.persona2web.domains import domains
-from pwagents.persona2web.queries import query
-from pwagents.persona2web.task_text import read_task
-from pwagents.persona2web.types import Goal
+from pwagents.persona2web.world.domains import domains
+from pwagents.persona2web.world.queries import query, read_task
+from pwagents.persona2web.world.types import Goal
 
 GOALS = [
     Goal(

@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from pwagents.check import check_tables
-from pwagents.persona2web import paper_rows, views
-from pwagents.persona2web.runs import SCORES
-from pwagents.persona2web.study import CHANCE, OFFLINE, ORACLE
+from pwagents.persona2web import show
+from pwagents.persona2web.experiment import CHANCE, OFFLINE, ORACLE
+from pwagents.persona2web.judge.scores import SCORES
 from pwagents.results.papers import load_targets
 from pwagents.results.tables import save_table
 
@@ -40,7 +40,7 @@ def level_2():
 
 
 def test_the_main_table_has_a_row_each_and_intervals_within_0_and_1(level_2):
-    means, cells = views.main_table(level_2)
+    means, cells = show.main_table(level_2)
     assert means.loc[("indexed DOM", OFFLINE, "on-demand"), ("task", "SR")] == 0.5
     assert means.loc[("indexed DOM", ORACLE, "not used"), ("task", "SR")] == 1
     assert cells.loc[("indexed DOM", OFFLINE, "on-demand"), ("task", "SR")] == "0.500 ±0.500"
@@ -49,7 +49,7 @@ def test_the_main_table_has_a_row_each_and_intervals_within_0_and_1(level_2):
 
 def test_scores_that_a_level_does_not_have_are_left_out(level_2):
     named = level_2.assign(level=0, website_retrieval=float("nan"), preference_retrieval=float("nan"))
-    means, _ = views.scores_table(views.told(named), ["agent", "access"])
+    means, _ = show.scores_table(show.told(named), ["agent", "access"])
     assert ("website", "found") not in means and ("website", "used") in means
 
 
@@ -61,20 +61,20 @@ def test_an_episode_is_lost_where_it_first_fails():
         "success": {},
     }
     frame = pd.DataFrame([episode(OFFLINE, user=i, **scores) for i, scores in enumerate(cases.values())])
-    lost = views.funnel(frame).set_index("lost")["share"]
+    lost = show.funnel(frame).set_index("lost")["share"]
     assert lost.to_dict() == dict.fromkeys(cases, 0.25)
 
 
 def test_nothing_to_be_found_counts_as_found():
     frame = pd.DataFrame([episode(OFFLINE, level=0, website_retrieval=None, preference_retrieval=None)])
-    assert views.funnel(frame).set_index("lost")["share"]["success"] == 1
+    assert show.funnel(frame).set_index("lost")["share"]["success"] == 1
 
 
 def test_deviations_are_over_runs_and_faults_stand_apart():
     rows = [episode(OFFLINE, user=u, sample=s, success=float(s == 0)) for u in (0, 1) for s in (0, 1)]
     rows.append(episode(OFFLINE, user=2, sample=0, success=0.0, fault=1.0))
     rows.append(episode(OFFLINE, user=2, sample=1, success=0.0, fault=1.0))
-    (row,) = views.deviations(pd.DataFrame(rows)).to_dict("records")
+    (row,) = show.deviations(pd.DataFrame(rows)).to_dict("records")
     assert row["", "runs"] == 2 and row["", "episodes with a fault"] == pytest.approx(1 / 3)
     assert row["SR", "mean"] == pytest.approx(1 / 3)
     assert row["SR", "deviation"] == pytest.approx(2**0.5 / 3)
@@ -83,7 +83,7 @@ def test_deviations_are_over_runs_and_faults_stand_apart():
 
 def test_drift_is_paired_by_task(level_2):
     later = level_2.assign(success=0.0)
-    table = views.drift_table(level_2, later).set_index(["agent", "access"])
+    table = show.drift_table(level_2, later).set_index(["agent", "access"])
     assert table.loc[(ORACLE, "not used"), "difference"] == -1
     assert table.loc[(OFFLINE, "on-demand"), "difference"] == -0.5
 
@@ -91,7 +91,7 @@ def test_drift_is_paired_by_task(level_2):
 def test_expected_orders_are_told_as_they_are_found(level_2):
     explicit = level_2[level_2["memory"] == "recency"].assign(memory="explicit", asked=False, **RIGHT)
     levels = pd.concat([level_2, *(level_2.assign(level=n, **RIGHT) for n in (0, 1))])
-    found = views.orders(levels, explicit).set_index("expected")["found"]
+    found = show.orders(levels, explicit).set_index("expected")["found"]
     assert found["SR, oracle above on-demand"] == "yes" and found["SR, oracle above pre-execution"] == "NO"
     assert found["SR, on-demand, above the latest records"] == "yes"
     assert found["SR, pre-execution, profile above history"] == "NO"  # both are 1
@@ -101,9 +101,9 @@ def test_expected_orders_are_told_as_they_are_found(level_2):
 def test_the_papers_rows_and_ours_are_rows_of_their_own(level_2):
     printed = set(load_targets()["row"])
     tables = [
-        paper_rows.main_with_paper(pd.concat([level_2, level_2.assign(architecture="occam")])),
-        paper_rows.levels_with_paper(level_2),
-        paper_rows.profile_with_paper(level_2, level_2.iloc[:0]),
+        show.main_with_paper(pd.concat([level_2, level_2.assign(architecture="occam")])),
+        show.levels_with_paper(level_2),
+        show.profile_with_paper(level_2, level_2.iloc[:0]),
     ]
     for table in tables:
         ours = table["source"] == "here"
@@ -117,7 +117,7 @@ def test_the_papers_rows_and_ours_are_rows_of_their_own(level_2):
 
 def test_the_papers_rows_stand_as_printed(level_2, tmp_path):
     """As `make check` compares them."""
-    table = paper_rows.main_with_paper(pd.concat([level_2, level_2.assign(architecture="occam")]))
+    table = show.main_with_paper(pd.concat([level_2, level_2.assign(architecture="occam")]))
     save_table(table, "09_with_paper", title="x", output_dir=tmp_path)
     cells = check_tables(tmp_path, tmp_path)
     assert len(cells) > 20 and {cell.verdict for cell in cells} == {"OK"}
@@ -125,6 +125,6 @@ def test_the_papers_rows_stand_as_printed(level_2, tmp_path):
 
 def test_a_language_models_rows_name_it(level_2):
     frame = pd.concat([level_2, level_2[level_2["method"] == OFFLINE].assign(method="gpt", model="gpt")])
-    table = paper_rows.main_with_paper(pd.concat([frame, frame.assign(architecture="occam")]))
+    table = show.main_with_paper(pd.concat([frame, frame.assign(architecture="occam")]))
     ours = table[table["source"] == "here"]
     assert set(ours.loc[ours["row"].str.startswith("gpt"), "backbone"]) == {"gpt"}

@@ -5,11 +5,11 @@ import zlib
 
 import numpy as np
 
-from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.history import make_histories
-from pwagents.persona2web.queries import make_tasks
-from pwagents.persona2web.runs import World
-from pwagents.persona2web.sites import LocalWeb
+from pwagents.persona2web.agents.episode import World
+from pwagents.persona2web.site.web import LocalWeb
+from pwagents.persona2web.world.domains import make_sites
+from pwagents.persona2web.world.history import make_histories
+from pwagents.persona2web.world.queries import make_tasks
 from pwagents.settings import HistorySettings, QuerySettings
 
 

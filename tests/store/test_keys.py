@@ -17,7 +17,7 @@ from pwagents.lm import train
 from pwagents.orion import baselines, references
 from pwagents.orion import play as orion_play
 from pwagents.orion import train as orion_train
-from pwagents.persona2web import runs
+from pwagents.persona2web.agents import episode
 from pwagents.puma import play
 from pwagents.puma import train as puma_train
 from pwagents.users import rules
@@ -34,7 +34,7 @@ KEYS = {
     "pairs": puma_train.CODE,
     "puma": play.CODE,
     "own": own_agent.CODE,
-    "web": runs.CODE,
+    "web": episode.CODE,
     "search": ("shop.search",),
     "sasrec": ("shop.sasrec", "portable"),
 }
@@ -65,7 +65,7 @@ def keys_after(monkeypatch):
         ("errors.py", "expected {}", "we expected {}"),  # an error message
         ("agents/offline.py", '"""Rule-based agents', '"""Agents by rules'),  # a docstring of what decides
         ("shop/search.py", "import ", "# A comment.\nimport "),
-        ("persona2web/views.py", "no history", "without a history"),
+        ("persona2web/show.py", "no history", "without a history"),
         ("notebook.py", "Preset smoke", "The preset smoke"),  # a title
     ],
 )
@@ -94,8 +94,8 @@ def test_what_only_people_read_makes_nothing_again(keys_after, file, old, new):
         ("lm/train.py", 'chance="fine-tuning"', 'chance="tuning"', ["train", "pairs"]),
         ("llm/replies.py", "Your answer", "The answer", ["web"]),  # no shop's episode holds such
         ("users/llm.py", "temperature", "Temperature", ["methods", "own"]),
-        ("persona2web/pages.yaml", ":", ": # so", ["web"]),  # words on pages
-        ("persona2web/templates/item.html", "<", "\n<", ["web"]),
+        ("persona2web/site/pages.yaml", ":", ": # so", ["web"]),  # words on pages
+        ("persona2web/site/pages.html", "<", "\n<", ["web"]),
         ("seeds.py", '"\\x1f"', '"\\x1e"', [name for name in KEYS if name not in ("search", "sasrec")]),
         ("portable.py", '"1"', '"2"', [name for name in KEYS if name not in ("search", "llm")]),
     ],
@@ -114,7 +114,7 @@ def test_a_module_that_is_not_there_is_an_error():
 MACHINERY = {"__init__", "code", "engine", "errors", "files", "progress", "store", "urls"}
 MACHINERY |= {"lm.launch", "local_server", "tasks.writers"}  # the first two start processes and servers
 # They say who plays under which conditions, as the keys do.
-MACHINERY |= {"persona2web.study", "persona2web.meta_evaluation"}
+MACHINERY |= {"persona2web.experiment", "persona2web.judge.meta"}
 BY_CONTENT = ("data", "settings")
 
 
@@ -126,7 +126,7 @@ def is_machinery(module: str) -> bool:
 @pytest.mark.parametrize(
     "modules",
     [
-        *(each.CODE for each in (offline, methods, make, train, puma_train, play, own_agent, runs)),
+        *(each.CODE for each in (offline, methods, make, train, puma_train, play, own_agent, episode)),
         *(each.CODE for each in (orion_play, baselines)),
         (*rules.CODE, *offline.CODE),
         (*orion_play.CODE, *references.CODE),

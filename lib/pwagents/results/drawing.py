@@ -33,7 +33,7 @@ PLOTS = {
 }
 # Those of notebook 09 stand in its own room.
 _WEB = {"web_year": "plot_year", "levels": "plot_levels", "funnel": "plot_funnel", "dials": "plot_dials"}
-PLOTS |= {word: f"pwagents.persona2web.figures:{name}" for word, name in _WEB.items()}
+PLOTS |= {word: f"pwagents.persona2web.show:{name}" for word, name in _WEB.items()}
 # What figures can be written as, and what matplotlib is not to write of itself.
 FORMATS = {
     "png": {"Software": None},

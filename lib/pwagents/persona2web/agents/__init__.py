@@ -1,0 +1,1 @@
+"""Who plays: a language model, the offline agent, references; and what they can recall."""

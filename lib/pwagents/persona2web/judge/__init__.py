@@ -1,0 +1,1 @@
+"""Scores of episodes: by the truth, by rules that read a transcript, by a language model."""

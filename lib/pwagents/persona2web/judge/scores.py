@@ -1,0 +1,239 @@
+"""Scores of an episode, and the judge that reads them off the truth and the server's log.
+
+The paper's scale and rubric texts are not known; ours are 0, 1/2 and 1. Personalization (P) of the website
+and of the preferences each is the mean of retrieval (was it found in the history?) and utilization (was it
+used?). What a level's text states itself need not be found, and counts by utilization alone. A success has P
+and intent at 1, and the session's state at the goal.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, get_args
+
+import pandas as pd
+
+from pwagents.persona2web.agents.episode import WebEpisode, World
+from pwagents.persona2web.world.domains import names_value
+from pwagents.persona2web.world.types import (
+    PORTAL,
+    WEBSITE,
+    Goal,
+    Request,
+    Truth,
+    Value,
+    WebTask,
+    WebTrajectory,
+)
+from pwagents.schema import Record, Usage
+
+Score = Literal[0.0, 0.5, 1.0]
+View = Literal["reasoning_aware", "action_wise", "outcome"]
+VIEWS: tuple[View, ...] = get_args(View)
+ENOUGH = 3  # supporting records that show a preference; fewer, where it has no more
+
+
+class Scores(Record):
+    """The scores of an episode. Retrieval is None where the judge's view or the level has none."""
+
+    website_retrieval: Score | None = None
+    website_utilization: Score
+    preference_retrieval: Score | None = None
+    preference_utilization: Score
+    intent: Score
+    reached: bool = True  # judges that see no state take it as given
+
+    @property
+    def p_web(self) -> float:
+        return _mean(self.website_retrieval, self.website_utilization)
+
+    @property
+    def p_pref(self) -> float:
+        return _mean(self.preference_retrieval, self.preference_utilization)
+
+    @property
+    def p_avg(self) -> float:
+        return (self.p_web + self.p_pref) / 2
+
+    @property
+    def success(self) -> float:
+        return float(self.p_avg == 1 and self.intent == 1 and self.reached)
+
+
+def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth, view: View = "reasoning_aware") -> Scores:
+    """The programmatic judge: retrieval by ids, utilization by the log, intent by the session's state.
+
+    Args:
+        view: what of it the judge may look at. reasoning_aware: all, which is the truth; action_wise: not
+            what was found in the history; outcome: the last page's host and the session's state alone.
+    """
+    goal, level = task.goal, trajectory.level
+    if view == "outcome":
+        return _outcome(goal, trajectory)
+    found = {event for step in trajectory.steps if step.kind == "memory" for event in step.retrieved}
+
+    def retrieval(facets: Sequence[str]) -> Score:
+        keys = [(task.user_id, goal.domain, facet) for facet in facets]
+        return overall([support_score(found, truth.support.get(key, frozenset())) for key in keys])
+
+    looked_for = task.left_out(level) if view == "reasoning_aware" else set()
+    return Scores(
+        website_retrieval=retrieval([WEBSITE]) if WEBSITE in looked_for else None,
+        website_utilization=website_score(trajectory.requests, goal),
+        preference_retrieval=retrieval(list(goal.masked)) if set(goal.masked) & looked_for else None,
+        preference_utilization=preference_score(uses(trajectory.requests, goal), goal.masked),
+        intent=intent_score(task, trajectory),
+        reached=trajectory.reached,
+    )
+
+
+def _outcome(goal: Goal, trajectory: WebTrajectory) -> Scores:
+    """What the end alone gives away: an item that merely happens to fit counts as a preference used."""
+    ended_there = bool(trajectory.requests) and trajectory.requests[-1].host == goal.host
+    return Scores(
+        website_utilization=float(ended_there),
+        preference_utilization=float(trajectory.reached),
+        intent=float(trajectory.intended),
+        reached=trajectory.reached,
+    )
+
+
+def support_score(found: set[str], support: frozenset[str]) -> Score:
+    """1 for three supporting records or more (all, where there are fewer), 1/2 for one or two, else 0."""
+    hits = len(found & support)
+    return 1.0 if hits >= min(ENOUGH, len(support)) and hits else 0.5 if hits else 0.0
+
+
+def uses(requests: Iterable[Request], goal: Goal) -> list[Request]:
+    """The requests that use what is known: filters, searches and operations in the goal's sub-domain.
+
+    On whichever site of it. What failed, and what was typed into the portal or on sites of other kinds, is
+    none.
+    """
+    return [
+        request
+        for request in requests
+        if request.status < 400
+        and request.domain == goal.domain
+        and (request.applied or request.operation or _words(request))
+    ]
+
+
+def website_score(requests: Sequence[Request], goal: Goal) -> Score:
+    """1 where constraints and operations began and ended on the right site; 1/2 where it was seen."""
+    hosts = [request.host for request in uses(requests, goal)]
+    if hosts and hosts[0] == hosts[-1] == goal.host:
+        return 1.0
+    return 0.5 if any(request.host == goal.host and request.status < 400 for request in requests) else 0.0
+
+
+def preference_score(used: Iterable[Request], values: Mapping[str, Value]) -> Score:
+    """1 where all values were applied, as filters or in a search; an item that merely fits counts 0.
+
+    Of several values tried for a facet the last one counts.
+
+    Args:
+        used: see :func:`uses`.
+    """
+    last: dict[str, Value] = {}
+    searches = []
+    for request in used:
+        last |= request.applied
+        searches.append(_words(request))
+    return overall(
+        [
+            1.0 if last.get(facet) == value or (facet not in last and _named(value, searches)) else 0.0
+            for facet, value in values.items()
+        ]
+    )
+
+
+def intent_score(task: WebTask, trajectory: WebTrajectory) -> Score:
+    """1 for the operation with all stated constraints; 1/2 where a fault of a site stopped a right plan.
+
+    That is where every stated value was applied before the last fault, and no site answered after it.
+    """
+    if trajectory.intended:
+        return 1.0
+    requests = trajectory.requests
+    faults = [place for place, request in enumerate(requests) if request.status >= 500]
+    if not faults or any(
+        request.status < 400 and request.host != PORTAL for request in requests[faults[-1] :]
+    ):
+        return 0.0
+    before = uses(requests[: faults[-1]], task.goal)
+    return 0.5 if preference_score(before, task.goal.stated) == 1 else 0.0
+
+
+def overall(scores: Sequence[Score]) -> Score:
+    """All 1: 1; all 0: 0; else 1/2. Nothing to score is 1."""
+    return 1.0 if all(s == 1 for s in scores) else 0.0 if all(s == 0 for s in scores) else 0.5
+
+
+def _words(request: Request) -> str:
+    return request.params.get("q", "") if request.path.strip("/") == "search" else ""
+
+
+def _named(value: Value, texts: Iterable[str]) -> bool:
+    return any(names_value(text, value) for text in texts)
+
+
+def _mean(*scores: float | None) -> float:
+    known = [score for score in scores if score is not None]
+    return sum(known) / len(known)
+
+
+# --- as a table --------------------------------------------------------------------------------------------
+
+SCORES = (
+    "website_retrieval",
+    "website_utilization",
+    "preference_retrieval",
+    "preference_utilization",
+    "p_web",
+    "p_pref",
+    "p_avg",
+    "intent",
+    "success",
+)
+_TAKEN = ("reached", "steps", "looks", "fault", "tokens", "usd")
+_RECORD = ("method", "model", "task_id", "user_id", "outcome")
+_CONDITION = ("architecture", "scheme", "level", "memory", "driver", "faults", "sample", "edition")
+
+
+def scores_frame(
+    records: Sequence[WebEpisode], world: World, judged: Callable[..., Scores] = judge
+) -> pd.DataFrame:
+    """One row an episode: what it was played under, its scores, and what it took; always the same columns.
+
+    Episodes without a trajectory stay, with empty scores. ``asked``: whether the user could be asked.
+    ``looks``: into the history. ``reached``: whether the session's state was the goal, however it came to
+    that. ``fault``: whether a page failed, which is counted apart.
+
+    Args:
+        judged: (task, trajectory, truth) -> scores; the programmatic judge.
+    """
+    tasks, truths, rows = {task.task_id: task for task in world.tasks}, {}, []
+    for record in records:
+        memory = record.params["memory"]
+        if memory not in truths:
+            truths[memory] = world.truth(memory)
+        row = {name: getattr(record, name) for name in _RECORD}
+        row |= {name: record.params[name] for name in _CONDITION}
+        row |= {
+            "retriever": record.params["retrieval"]["retriever"],
+            "asked": bool(record.params["asked"]),
+        }
+        if played := record.trajectory:
+            scores = judged(tasks[record.task_id], played, truths[memory])
+            row |= {name: getattr(scores, name) for name in SCORES}
+            usage = sum((step.usage for step in played.steps), Usage())
+            row |= {
+                "reached": float(played.reached),
+                "steps": len(played.steps),
+                "looks": sum(step.kind == "memory" for step in played.steps),
+                "fault": float(played.site_fault),
+                "tokens": usage.tokens,
+                "usd": usage.usd,
+            }
+        rows.append(row)
+    columns = [*_RECORD, *_CONDITION, "retriever", "asked", *SCORES, *_TAKEN]
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys([*SCORES, *_TAKEN], float))

@@ -1,0 +1,1 @@
+"""The websites: their pages, the server, sessions, and what counts as done."""

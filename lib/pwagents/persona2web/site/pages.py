@@ -1,0 +1,504 @@
+"""The sites' pages: what each makes of a request, what it shows, and what it leaves in the visitor's session.
+
+HTML by Jinja (``pages.html``) with escaping on, no script, one style sheet. Sites differ in template (what
+they sell: words and pictures), in skin (how one filters: all at once beside, above or behind a link to the
+results, step by step, or one tab at a time), in colors, and in what they call facets: forms name their
+fields after those labels.
+"""
+
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from pwagents.persona2web.world.domains import domains, item_fits, value_text
+from pwagents.persona2web.world.types import Domain, Facet, Item, Operation, Site, Value
+from pwagents.words import read_yaml
+
+PAGE_SIZE = 12
+FEATURED = 2  # items of each department that a home page shows
+A_STEP = 2  # facets on one page of the skin "steps"
+MAX_WORDS = 200  # characters of a search
+RESERVED = {"in", "q", "sort", "page", "step", "open", "item"}  # fields that are no facets
+SKINS = ("sidebar", "topbar", "drawer", "steps", "tabs")
+PALETTES, PICTURES = 9, 10  # of style.css
+
+
+class PageError(Exception):
+    """A page that says what is wrong; the message is for the visitor.
+
+    Attributes:
+        delay_s: how long the page takes to come.
+    """
+
+    def __init__(self, status: int, message: str, delay_s: float = 0.0):
+        super().__init__(message)
+        self.status, self.message, self.delay_s = status, message, delay_s
+
+
+@dataclass
+class Reply:
+    """What the server answers.
+
+    Attributes:
+        location: where to go instead; the status is then 303.
+        session_id: of a session that began with this request; the visitor's browser keeps it.
+        delay_s: how long the reply takes.
+    """
+
+    status: int
+    body: str = ""
+    media_type: str = "text/html"
+    location: str = ""
+    session_id: str = ""
+    delay_s: float = 0.0
+
+
+@dataclass
+class Call:
+    """One request at a site, and what its page found out: this goes into the log.
+
+    Attributes:
+        session: the visitor's (:class:`pwagents.persona2web.site.web.WebSession`).
+        suffix: what stands behind hosts in links.
+    """
+
+    site: Site
+    session: "WebSession"  # noqa: F821 (its module imports this one)
+    params: Mapping[str, str]
+    suffix: str = ""
+    domain: str = ""
+    applied: Mapping[str, Value] = field(default_factory=dict)
+    shown: tuple[str, ...] = ()
+    operation: Operation | str = ""
+    item_id: str = ""
+
+    def __post_init__(self):
+        self.state = self.session.sites[self.site.host]
+        self.departments = [domains()[name] for name in self.site.domains]
+        self.operations = {operation for domain in self.departments for operation in domain.operations}
+
+    def item(self, item_id: str) -> Item:
+        """Return an item of the site.
+
+        Raises:
+            PageError: it has no such item.
+        """
+        for item in self.site.items:
+            if item.item_id == item_id:
+                return item
+        raise PageError(404, f"There is no “{item_id[:60]}” at {self.site.name}.")
+
+    def render(self, page: str, title: str = "", **values) -> Reply:
+        """Return a page of the site."""
+        shared = {"state": self.state, "domains": self.departments, "operations": self.operations}
+        return Reply(200, render(page, title, self.site, self.session, self.suffix, **shared, **values))
+
+    def held(self, page: str, title: str, ids: Iterable[str], **values) -> Reply:
+        """Return a page of the site that shows items."""
+        return self.render(page, title, items=[self.item(item_id) for item_id in ids], **values)
+
+
+# --- HTML ------------------------------------------------------------------------------------------------
+
+
+@cache
+def style() -> str:
+    """Return the sites' style sheet."""
+    return files(__package__).joinpath("style.css").read_text("utf-8")
+
+
+@cache
+def looks() -> dict:
+    """Return the words and pictures of ``pages.yaml``."""
+    return read_yaml(__package__, "pages.yaml")
+
+
+@cache
+def _template():
+    jinja = Environment(
+        loader=PackageLoader(__package__, "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    jinja.filters["slug"] = slug
+    jinja.globals |= {
+        "address": address,
+        "facts": facts_of,
+        "picture": lambda item: zlib.crc32(item.item_id.encode()) % PICTURES,
+    }
+    return jinja.get_template("pages.html")
+
+
+def render(page: str, title: str, site: Site | None, session, suffix: str, **values) -> str:
+    """Return a page as HTML.
+
+    Args:
+        page: which of ``pages.html``.
+        site, session: None for the portal, and for a visitor without a session.
+    """
+    today = ""
+    if session:  # in English whatever the machine's language: "Mon 2 Mar 2026, 09:00"
+        time = datetime.fromtimestamp(session.now / 1000, UTC)
+        day = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[time.weekday()]
+        month = "JanFebMarAprMayJunJulAugSepOctNovDec"[3 * time.month - 3 : 3 * time.month]
+        today = f"{day} {time.day} {month} {time.year}, {time:%H:%M}"
+    shared = {
+        "page": page,
+        "title": title,
+        "site": site,
+        "session": session,
+        "suffix": suffix,
+        "today": today,
+        "palette": zlib.crc32(site.host.encode()) % PALETTES if site else PALETTES,
+        "look": looks()["templates"][site.template] if site else None,
+        "words": looks()["skins"][site.skin] if site else None,
+        "state": session.sites[site.host] if site and session else None,
+        "domains": (),
+        "operations": (),
+        "department": None,
+        "query": Query(),
+    }
+    return _template().render(shared | values)
+
+
+def check_site(site: Site) -> None:
+    """Refuse a site that these pages cannot show.
+
+    Raises:
+        ValueError: names the site and what is wrong with it.
+    """
+    if site.template not in looks()["templates"]:
+        raise ValueError(
+            f"site {site.host}: template {site.template!r} is none of {list(looks()['templates'])}"
+        )
+    if site.skin not in SKINS:
+        raise ValueError(f"site {site.host}: skin {site.skin!r} is none of {', '.join(SKINS)}")
+    for name in site.domains:
+        fields = [slug(site.labels[facet.name]) for facet in domains()[name].facets]
+        if len(set(fields)) < len(fields) or RESERVED & set(fields) or "" in fields:
+            raise ValueError(f"site {site.host}, {name}: labels {fields} are not different words")
+
+
+def portal(sites: Iterable[Site], words: str, session, suffix: str) -> str:
+    """Return the page of all sites by kind, or of those whose name, kind or domains have a searched word."""
+    wanted, groups = words.casefold().split(), {}
+    for site in sites:
+        kind = looks()["templates"][site.template]["kind"]
+        text = f"{site.name} {site.host} {' '.join(site.domains)} {kind}".casefold()
+        if not wanted or any(word in text for word in wanted):
+            groups.setdefault(kind, []).append(site)
+    return render("portal", "", None, session, suffix, groups=groups, searched=words, looks=looks())
+
+
+# --- facets and values as visitors read them ---------------------------------------------------------------
+
+
+def slug(text: str) -> str:
+    """Return a text as it stands in an address: lower case, with hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.casefold()).strip("-")
+
+
+def address(path: str, params: Mapping[str, str]) -> str:
+    """Return a path with parameters, empty ones left out."""
+    text = urlencode({name: value for name, value in params.items() if value})
+    return f"{path}?{text}" if text else path
+
+
+def show_value(facet: Facet, value: Value, as_choice: bool = False) -> str:
+    """Return a value with its unit: "$45", "14:30"; as a filter's choice "Up to $45", "4 stars or more"."""
+    if isinstance(value, str):
+        return value
+    if facet.kind == "window":
+        return f"{int(value):02d}:{round(value % 1 * 60):02d}"
+    before, after = re.search(r"(\$?)\{\} ?(stars|minutes)?", facet.stated).groups("")
+    number = f"{value:,.2f}" if before and value % 1 else f"{value:,g}"
+    text = f"{before}{number} {after}".rstrip()
+    return text if not as_choice else f"Up to {text}" if facet.kind == "cap" else f"{text} or more"
+
+
+def facts_of(site: Site, item: Item) -> list[tuple[str, str]]:
+    """Return what an item's page says of it: the site's label of each facet, and the item's value."""
+    facets = domains()[item.domain].facets
+    return [(site.labels[facet.name], show_value(facet, item.values[facet.name])) for facet in facets]
+
+
+# --- what a visitor asks for --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a visitor asked a site for.
+
+    Attributes:
+        domain: the department (sub-domain) that is looked through; None: all of the site's, without filters.
+        applied: wanted values by facet.
+        sort: a field's name, or empty: the site's own order.
+    """
+
+    domain: Domain | None = None
+    words: str = ""
+    applied: Mapping[str, Value] = field(default_factory=dict)
+    sort: str = ""
+    page: int = 1
+
+    @property
+    def sortable(self) -> list[Facet]:
+        """The facets that results can be sorted by: those that are numbers."""
+        facets = self.domain.facets if self.domain else ()
+        return [facet for facet in facets if facet.kind in ("cap", "floor")]
+
+    def params(self, site: Site) -> dict[str, str]:
+        """Return the parameters that :func:`read_query` makes this of, but for the page."""
+        named = {slug(site.labels[name]): value_text(value) for name, value in self.applied.items()}
+        return {
+            "in": slug(self.domain.name) if self.domain else "",
+            "q": self.words,
+            "sort": self.sort,
+        } | named
+
+
+def read_query(call: Call) -> Query:
+    """Return what the parameters of a request ask for; unknown parameters are ignored.
+
+    Raises:
+        PageError: a value that the site does not offer, a page that is no number, a search that is too long.
+    """
+    params, site = call.params, call.site
+    words = " ".join(params.get("q", "").split())
+    if len(words) > MAX_WORDS:
+        raise PageError(400, f"A search has at most {MAX_WORDS} characters.")
+    name, departments = params.get("in", ""), {slug(each.name): each for each in call.departments}
+    if name and name not in departments:
+        raise PageError(400, f"There is no department “{name[:60]}” here.")
+    # Of one department alone, nobody needs to name it.
+    domain = departments[name] if name else call.departments[0] if len(departments) == 1 else None
+    applied: dict[str, Value] = {}
+    for facet in domain.facets if domain else ():
+        label = site.labels[facet.name]
+        if text := params.get(slug(label)):
+            offered = {value_text(value): value for value in facet.values}
+            if text not in offered:
+                raise PageError(400, f"“{text[:60]}” is no choice for {label}.")
+            applied[facet.name] = offered[text]
+    sort, page = params.get("sort", ""), params.get("page", "1")
+    if not (page.isascii() and page.isdigit() and 1 <= int(page[:6]) < 1000):
+        raise PageError(400, "There is no such page of results.")
+    query = Query(domain, words, applied, sort, int(page[:6]))
+    if sort and sort not in {slug(site.labels[facet.name]) for facet in query.sortable}:
+        raise PageError(400, f"Results cannot be sorted by “{sort[:60]}”.")
+    return query
+
+
+def find(query: Query, site: Site) -> list[Item]:
+    """Return the site's items that meet the query, in the order they are listed.
+
+    An item is found where any word of the search is in its title or its values; more words come first.
+    """
+    found = [
+        item
+        for item in site.items
+        if query.domain is None or (item.domain == query.domain.name and item_fits(item, query.applied))
+    ]
+    if words := set(re.findall(r"\w+", query.words.casefold())):
+        hits = {}
+        for item in found:
+            texts = [item.title, item.domain, *(v for v in item.values.values() if isinstance(v, str))]
+            hits[item.item_id] = len(words & set(re.findall(r"\w+", " ".join(texts).casefold())))
+        found = sorted((item for item in found if hits[item.item_id]), key=lambda item: -hits[item.item_id])
+    for facet in query.sortable if query.sort else ():
+        if query.sort == slug(site.labels[facet.name]):
+            sign = 1 if facet.kind == "cap" else -1
+            found = sorted(found, key=lambda item, name=facet.name, sign=sign: sign * item.values[name])
+    return found
+
+
+def filters_of(site: Site, query: Query) -> list[dict]:
+    """Return each facet of a department with its choices, each with a link to the results of it."""
+    kept, filters = query.params(site), []
+    for facet in query.domain.facets if query.domain else ():
+        label, chosen = site.labels[facet.name], query.applied.get(facet.name)
+        name = slug(label)
+        options = [
+            {
+                "value": value_text(value),
+                "text": show_value(facet, value, as_choice=True),
+                "chosen": value == chosen,
+                "href": address("/search", kept | {"open": name, name: value_text(value)}),
+            }
+            for value in facet.values
+        ]
+        filters.append(
+            {
+                "name": name,
+                "label": label,
+                "kind": facet.kind,
+                "options": options,
+                "chosen": "" if chosen is None else value_text(chosen),
+                "text": "" if chosen is None else show_value(facet, chosen, as_choice=True),
+                "without": address("/search", kept | {name: ""}),
+                "open": address("/search", kept | {"open": name}),
+            }
+        )
+    return filters
+
+
+# --- the pages ------------------------------------------------------------------------------------------
+
+
+def _home(call: Call, _: str) -> Reply:
+    featured, shelves = [], []
+    for domain in call.departments:
+        featured += [item for item in call.site.items if item.domain == domain.name][:FEATURED]
+        first = filters_of(call.site, Query(domain))[0]
+        shelves.append({"domain": domain, "label": first["label"], "options": first["options"]})
+    call.shown = tuple(item.item_id for item in featured)
+    return call.render("home", featured=featured, shelves=shelves)
+
+
+def _search(call: Call, _: str) -> Reply:
+    site, query = call.site, read_query(call)
+    found, filters, opened = find(query, site), filters_of(site, query), call.params.get("open", "")
+    shown = found[(query.page - 1) * PAGE_SIZE : query.page * PAGE_SIZE]
+    if query.page > 1 and not shown:
+        raise PageError(404, "There is no such page of results.")
+    call.domain, call.applied = query.domain.name if query.domain else "", dict(query.applied)
+    call.state.listed = call.shown = tuple(item.item_id for item in shown)
+    call.session.listing = site.host
+    orders = [("", "Recommended")]
+    for facet in query.sortable:
+        label, end = site.labels[facet.name], "lowest" if facet.kind == "cap" else "highest"
+        orders.append((slug(label), f"{label}: {end} first"))
+    return call.render(
+        "results",
+        "Results",
+        department=query.domain,
+        query=query,
+        params=query.params(site),
+        filters=filters,
+        opened=opened,
+        tab=next((one for one in filters if one["name"] == opened), filters[0] if filters else None),
+        orders=orders,
+        shown=shown,
+        total=len(found),
+        pages=-(-len(found) // PAGE_SIZE),
+    )
+
+
+def _choose(call: Call, _: str) -> Reply:
+    """Show one page of the form of the skin "steps"."""
+    query, number = read_query(call), call.params.get("step", "1")
+    filters = filters_of(call.site, query)
+    steps = [filters[start : start + A_STEP] for start in range(0, len(filters), A_STEP)]
+    if number not in map(str, range(1, len(steps) + 1)):
+        raise PageError(400, "There is no such step.")
+    step, params = int(number), query.params(call.site)
+    now = steps[step - 1]
+    asked = {one["name"] for one in now}
+    kept = {name: value for name, value in params.items() if value and name not in asked}
+    about = {"now": now, "kept": kept, "step": step, "steps": len(steps), "params": params}
+    return call.render("choices", f"Step {step} of {len(steps)}", department=query.domain, **about)
+
+
+def _item(call: Call, item_id: str) -> Reply:
+    item = call.item(item_id)
+    call.shown, call.item_id, call.domain = (item.item_id,), item.item_id, item.domain
+    if item.item_id not in call.state.viewed:
+        call.state.viewed.append(item.item_id)
+    others = [other for other in call.site.items if other.domain == item.domain and other != item]
+    near = sorted(others, key=lambda other: -sum(other.values[n] == v for n, v in item.values.items()))
+    return call.render("item", item.title, item=item, domain=domains()[item.domain], near=near[:3])
+
+
+def _add(call: Call, operation: Operation) -> Reply:
+    """Put an item into the cart, the drafts or the comparison."""
+    item = call.item(call.params.get("item", ""))
+    if operation not in domains()[item.domain].operations:
+        raise PageError(404, f"There is no such page at {call.site.name}.")
+    call.operation, call.item_id, call.domain = operation, item.item_id, item.domain
+    held = call.state.held(operation)
+    if item.item_id not in held:
+        held.append(item.item_id)
+    return Reply(303, location=_PAGE_OF[operation])
+
+
+def _remove(call: Call, operation: Operation) -> Reply:
+    item, held = call.item(call.params.get("item", "")), call.state.held(operation)
+    if item.item_id not in held:
+        raise PageError(404, f"“{item.title}” is not there any more.")
+    held.remove(item.item_id)
+    return Reply(303, location=_PAGE_OF[operation])
+
+
+def _held(call: Call, operation: Operation) -> Reply:
+    """Show what the visitor put into the cart, the drafts or the comparison."""
+    if operation not in call.operations:
+        raise PageError(404, f"There is no such page at {call.site.name}.")
+    held, words = call.state.held(operation), looks()["skins"][call.site.skin]
+    if operation != "compare":
+        page = "cart" if operation == "cart" else "bookings"
+        return call.held(page, words[page], held)
+    call.shown, rows = tuple(held), {}
+    for item_id in held:
+        for label, text in facts_of(call.site, call.item(item_id)):
+            rows.setdefault(label, {})[item_id] = text
+    return call.held("compare", "Compare", held, rows=rows)
+
+
+def _book(call: Call, item_id: str) -> Reply:
+    item = call.item(item_id)
+    if "booking" not in domains()[item.domain].operations:
+        raise PageError(404, f"There is no such page at {call.site.name}.")
+    return call.held("book", looks()["skins"][call.site.skin]["book"], [item_id], item=item)
+
+
+def _account(call: Call, _: str) -> Reply:
+    return call.held("account", "Account", call.state.viewed[-5:][::-1])
+
+
+def _rename(call: Call, _: str) -> Reply:
+    call.session.visitor = " ".join(call.params.get("name", "").split())[:80] or "Guest"
+    return Reply(303, location="/account")
+
+
+def _pay(call: Call, method: str) -> Reply:
+    held = [*call.state.cart, *call.state.bookings]
+    if not held:
+        raise PageError(404, "There is nothing to pay for.")
+    if method == "GET":
+        return call.held("pay", "Payment", held)
+    call.session.paid = True
+    return call.render("paid", "Thank you")
+
+
+_PAGE_OF = {"cart": "/cart", "booking": "/bookings", "compare": "/compare"}
+# By method and first part of the path; a slash where an item follows. Each gets what stands here behind it,
+# or else the rest of the path.
+PAGES = {
+    ("GET", ""): (_home, None),
+    ("GET", "search"): (_search, None),
+    ("GET", "choose"): (_choose, None),
+    ("GET", "item/"): (_item, None),
+    ("GET", "book/"): (_book, None),
+    ("GET", "cart"): (_held, "cart"),
+    ("POST", "cart"): (_add, "cart"),
+    ("POST", "uncart"): (_remove, "cart"),
+    ("GET", "bookings"): (_held, "booking"),
+    ("POST", "bookings"): (_add, "booking"),
+    ("POST", "cancel"): (_remove, "booking"),
+    ("GET", "compare"): (_held, "compare"),
+    ("POST", "compare"): (_add, "compare"),
+    ("POST", "uncompare"): (_remove, "compare"),
+    ("GET", "account"): (_account, None),
+    ("POST", "account"): (_rename, None),
+    ("GET", "pay"): (_pay, "GET"),
+    ("POST", "pay"): (_pay, "POST"),
+}

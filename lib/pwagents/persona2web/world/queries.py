@@ -1,0 +1,224 @@
+"""Queries at three levels of ambiguity: written from what users want, and read again by rules.
+
+Level 0 names the website and every value; level 1 leaves out the website; level 2 the masked values, too, for
+which "my usual size" stands. Levels 1 and 2 say "on my preferred website", as in the paper; in the files that
+were released the website is merely dropped.
+
+The rules that read a query, for the offline agent, know the sub-domains and how queries word their facets, as
+a person who uses such sites would. They know neither the user nor the goal. A user who may be asked answers
+by rules, too.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pwagents.persona2web.world.domains import (
+    domains,
+    facet_of,
+    item_fits,
+    site_kinds,
+    value_text,
+    values_pattern,
+)
+from pwagents.persona2web.world.history import NOW, History, Person
+from pwagents.persona2web.world.types import Domain, Goal, Level, Operation, Site, Value, WebTask
+from pwagents.seeds import rng
+from pwagents.settings import QuerySettings
+
+COMPARED = 2  # items that a task of comparing asks for
+
+
+# Of the 100 texts that are known: what is to be done, and how many values are masked.
+OPERATIONS: dict[Operation, float] = {"search": 43, "booking": 23, "cart": 17, "lookup": 13, "compare": 4}
+MASKED = {1: 11, 2: 79, 3: 10}
+
+_ASKED: dict[Operation, str] = {
+    "search": "{where}find {an item}{wanted}.",
+    "cart": "{where}find {an item}{wanted} and add it to the cart.",
+    "booking": "{where}reserve {an item}{wanted}, but stop before payment.",
+    "lookup": "{where}look up the {fact} of {an item}{wanted}.",
+    "compare": "{where}find {an item}{wanted} and compare two that fit.",
+}
+_PREFERRED = "On my preferred website, "
+
+
+def make_tasks(
+    histories: Mapping[str, History], sites: Mapping[str, Site], settings: QuerySettings, seed: int
+) -> list[WebTask]:
+    """Tasks of each user, each in another of the user's sub-domains.
+
+    Raises:
+        ValueError: a user has fewer sub-domains than tasks.
+    """
+    tasks = []
+    for user_id, history in histories.items():
+        generator = rng(seed, "tasks", user_id)
+        names = history.person.domains
+        if len(names) < settings.tasks_per_user:
+            found = f"user {user_id} has {len(names)}"
+            raise ValueError(f"tasks_per_user is {settings.tasks_per_user}, but {found} sub-domains")
+        for i, place in enumerate(generator.permutation(len(names))[: settings.tasks_per_user]):
+            goal = _goal(history.person, domains()[names[place]], sites, generator)
+            tasks.append(
+                WebTask(
+                    task_id=f"{user_id}-{i + 1}",
+                    user_id=user_id,
+                    now=NOW,
+                    texts={level: query(goal, level) for level in (0, 1, 2)},
+                    goal=goal,
+                )
+            )
+    return tasks
+
+
+def query(goal: Goal, level: Level) -> str:
+    """The text of a goal at a level of ambiguity."""
+    domain = domains()[goal.domain]
+    stated = [_state(domain, name, value) for name, value in goal.stated.items()]
+    masked = [
+        facet_of(domain.name, name).usual if level == 2 else _state(domain, name, value)
+        for name, value in goal.masked.items()
+    ]
+    where = f"At {goal.host}, " if level == 0 else _PREFERRED
+    text = (
+        _ASKED[goal.operation]
+        .replace("{where}", where)
+        .replace("{an item}", f"{_article(domain.item)}{domain.item}")
+        .replace("{item}", domain.item)
+        .replace("{fact}", domain.fact)
+        .replace("{wanted}", "".join(f" {each}" for each in (*stated, *masked)))
+    )
+    return text[0].upper() + text[1:]
+
+
+def _goal(person: Person, domain: Domain, sites: Mapping[str, Site], generator: np.random.Generator) -> Goal:
+    """A goal that enough items of the preferred site meet; its text at level 2 names no masked value."""
+    host = str(person.wants[domain.name, "website"])
+    operation = _draw({name: OPERATIONS[name] for name in domain.operations}, generator)
+    names = [facet.name for facet in domain.facets]
+    needed = COMPARED if operation == "compare" else 1
+    while True:
+        chosen = [names[i] for i in generator.permutation(len(names))[: _draw(MASKED, generator) + 1]]
+        masked = {name: person.wants[domain.name, name] for name in chosen[1:]}
+        items = [item for item in sites[host].items if item.domain == domain.name]
+        fitting = [item for item in items if item_fits(item, masked)]
+        values = facet_of(domain.name, chosen[0]).values
+        able = [v for v in values if sum(item_fits(i, {chosen[0]: v}) for i in fitting) >= needed]
+        if not able:
+            continue
+        stated = {chosen[0]: able[generator.integers(len(able))]}
+        goal = Goal(domain=domain.name, host=host, operation=operation, stated=stated, masked=masked)
+        if not values_pattern(tuple(masked.values())).search(query(goal, 2)):
+            return goal
+
+
+def _draw(weights: Mapping, generator: np.random.Generator):
+    """A key, with a probability that goes by its weight."""
+    ends = np.cumsum(list(weights.values()))
+    return list(weights)[int(np.searchsorted(ends, generator.random() * ends[-1], side="right"))]
+
+
+def _state(domain: Domain, name: str, value: Value) -> str:
+    return facet_of(domain.name, name).stated.format(value_text(value))
+
+
+def _article(noun: str) -> str:
+    if noun in ("milk", "sneakers"):  # no singular with an article
+        return ""
+    return "an " if noun[0] in "aeiou" else "a "
+
+
+_VERBS: tuple[tuple[Operation, str], ...] = (  # the first that a text holds decides
+    ("compare", r"\bcompar"),
+    ("lookup", r"\b(what|which|how (many|much|long)|tell me|look up|check)\b"),
+    ("cart", r"\b(add|buy|order|put|cart|basket)\b"),
+    ("booking", r"\b(book|reserve|reservation|schedule|hold)\b"),
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a query asks for.
+
+    Attributes:
+        host: of the site it names; empty where it names none.
+        stated: values by facet. left_out: facets that it leaves to the user's habit.
+    """
+
+    domain: Domain
+    operation: Operation
+    host: str
+    stated: dict[str, Value]
+    left_out: tuple[str, ...]
+
+
+def read_task(text: str) -> Asked:
+    """Read a query; where it names no sub-domain that the rules know, the best guess is the first."""
+    plain = " ".join(text.casefold().split())
+    domain = max(domains().values(), key=lambda each: _named(each, plain))
+    stated = {}
+    for facet in domain.facets:
+        for value in facet.values:
+            if holds(plain, facet.stated.format(value_text(value))):
+                stated[facet.name] = value
+    left_out = tuple(
+        facet.name for facet in domain.facets if facet.name not in stated and holds(plain, facet.usual)
+    )
+    return Asked(domain, _operation(plain, domain), _host(plain), stated, left_out)
+
+
+def _named(domain: Domain, plain: str) -> tuple[int, int]:
+    """How well a text fits a sub-domain: facets worded as there, then the item's or the sub-domain's name."""
+    wordings = [facet.usual for facet in domain.facets]
+    wordings += [facet.stated.format(value_text(value)) for facet in domain.facets for value in facet.values]
+    named = 2 * max(holds(plain, domain.item), holds(plain, domain.name))
+    return named + (bool(domain.fact) and holds(plain, domain.fact)), sum(holds(plain, w) for w in wordings)
+
+
+def _operation(plain: str, domain: Domain) -> Operation:
+    """The operation that the text's verbs tell, among those of the sub-domain."""
+    for operation, verbs in _VERBS:
+        if operation in domain.operations and re.search(verbs, plain):
+            return operation
+    return "search" if "search" in domain.operations else domain.operations[0]
+
+
+def _host(plain: str) -> str:
+    named = [host for host, (name, *_) in site_kinds().items() if holds(plain, host) or holds(plain, name)]
+    return max(named, key=len, default="")
+
+
+def holds(plain: str, words: str) -> bool:
+    """Whether a text in small letters holds these words, whole, in any case."""
+    return re.search(rf"(?<!\w){re.escape(' '.join(words.casefold().split()))}(?!\w)", plain) is not None
+
+
+_IN_ANY_QUESTION = ("about", "from", "show", "where")  # sites call some facets so, but so does everybody
+NOTHING = "I have no wish there; decide for yourself."
+
+
+def answers_of(task: WebTask) -> Callable[[str], str]:
+    """What the user of a task says to a question: the site, or the masked value that it names most exactly.
+
+    A value is named by its facet's name or by what sites call it, in whole words; the longest words count.
+    """
+
+    def answer(question: str) -> str:
+        said = " ".join(question.casefold().split())
+        if re.search(r"\b(website|site)\b", said):
+            return f"On {task.goal.host}."
+        named = [
+            (len(words), words == name, name)
+            for name in task.goal.masked
+            for words in (name, *facet_of(task.goal.domain, name).labels)
+            if holds(said, words) and words.casefold() not in _IN_ANY_QUESTION
+        ]
+        if not named:
+            return NOTHING
+        name = max(named)[-1]
+        return facet_of(task.goal.domain, name).stated.format(value_text(task.goal.masked[name]))
+
+    return answer

@@ -1,0 +1,255 @@
+"""The vocabulary of Persona2Web: sites, browsing histories, web tasks, what agents do and what sites see.
+
+What an agent may see (texts, histories, pages) stands apart from the truth (:class:`Goal`,
+:class:`Preference`), which only generators, programmatic judges and oracles read.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pwagents.schema import Record, Text, Usage
+
+WEBSITE = "website"  # stands for a facet where it is the site that is preferred
+PORTAL = "start.test"  # where every episode begins: it lists and searches the sites
+Value = str | float  # of a facet: a word, or a number (dollars, stars, hour of the day)
+FacetKind = Literal["choice", "cap", "floor", "window"]
+Operation = Literal["search", "cart", "booking", "lookup", "compare"]
+# The last is the released files' word for a review.
+EventType = Literal["web search", "web visit", "purchase", "booking", "review", "review and rating"]
+Level = Literal[0, 1, 2]
+Scheme = Literal["none", "on_demand", "pre_execution"]
+Architecture = Literal["occam", "indexed"]
+
+
+class Facet(Record):
+    """A property that items of a domain have and sites filter by.
+
+    Attributes:
+        kind: how a wanted value is met. choice: the item's is equal; cap: at most; floor: at least; window:
+            the item's hour lies in the part of the day that the value names.
+        values: what a user may want, in the order sites list them.
+        evidence: for each value at least six phrases of browsing records that point to it and do not contain
+            it ("seat 14A" for a window seat).
+        labels: what sites call it; those of one template differ.
+        stated: how a query names a value, with {} in its place ("under ${}").
+        usual: how a query leaves it out ("within my usual budget").
+    """
+
+    name: Text
+    kind: FacetKind
+    values: tuple[Value, ...]
+    evidence: dict[str, tuple[str, ...]]  # by the value as text
+    labels: tuple[Text, ...]
+    stated: Text
+    usual: Text
+
+
+class Domain(Record):
+    """A sub-domain, such as flights: what its items are, how they are told apart, which sites sell them.
+
+    Attributes:
+        item: what one item is called ("flight").
+        operations: what users do there.
+        fact: what a look-up asks of an item ("calories"), which is no facet; empty without look-ups.
+        hosts: its three sites, of which each may serve other sub-domains as well.
+    """
+
+    name: Text
+    item: Text
+    operations: tuple[Operation, ...]
+    fact: str
+    facets: tuple[Facet, ...]
+    hosts: tuple[Text, ...]
+
+
+class Item(Record):
+    """What a site offers.
+
+    Attributes:
+        values: one for each facet of its domain (for a window: the hour).
+        fact: what a look-up asks for, different for each item; empty where the domain has none.
+    """
+
+    item_id: Text
+    host: Text
+    domain: Text
+    title: Text
+    values: dict[str, Value]
+    fact: str = ""
+
+
+class Site(Record):
+    """A website, which serves one or more sub-domains. Sites of a template differ in ``skin``.
+
+    ``labels`` is what it calls each facet of its sub-domains, by the facet's name.
+    """
+
+    host: Text
+    name: Text
+    domains: tuple[Text, ...]
+    template: Text
+    skin: Text
+    labels: dict[str, str]
+    items: tuple[Item, ...]
+
+
+class BrowsingEvent(Record):
+    """One record of a browsing history, as the authors release them, with an id of our own."""
+
+    event_id: Text
+    timestamp: Annotated[int, Field(gt=0)]  # milliseconds since 1970
+    type: EventType
+    object: str
+    website: str
+
+
+class Preference(Record):
+    """Truth: what a user wants of a domain's facet, or, where ``facet`` is "website", which site (a host).
+
+    ``support`` holds the ids of the records that show it.
+    """
+
+    user_id: Text
+    domain: Text
+    facet: Text
+    value: Value
+    support: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What only generators, oracles and the programmatic judge know.
+
+    Args:
+        support: (user, domain, facet or "website") -> ids of the records that show the preference.
+    """
+
+    support: Mapping[tuple[str, str, str], frozenset[str]]
+
+    @classmethod
+    def of(cls, preferences: Iterable[Preference]) -> "Truth":
+        """Return what supports each of these preferences."""
+        return cls({(p.user_id, p.domain, p.facet): frozenset(p.support) for p in preferences})
+
+
+class Goal(Record):
+    """Truth: what a task comes to. ``stated`` and ``masked`` are wanted values by facet."""
+
+    domain: Text
+    host: Text
+    operation: Operation
+    stated: dict[str, Value]
+    masked: dict[str, Value]
+
+
+class WebTask(Record):
+    """A query at three levels of ambiguity, and the goal, which no agent may see.
+
+    Attributes:
+        now: the time at which it is asked, ms since 1970; the history ends before.
+        texts: by level: 0 names everything, 1 leaves out the website, 2 the masked values as well.
+    """
+
+    task_id: Text
+    user_id: Text
+    now: Annotated[int, Field(gt=0)]
+    texts: dict[Level, Text]
+    goal: Goal
+
+    def left_out(self, level: Level) -> set[str]:
+        """Return what a level's text leaves out: masked facets at level 2, "website" at levels 1 and 2."""
+        return (set(self.goal.masked) if level == 2 else set()) | ({WEBSITE} if level >= 1 else set())
+
+
+class Request(Record):
+    """The server's log: one request of a session, and what it came to.
+
+    Attributes:
+        status: of the HTTP reply.
+        domain: the sub-domain that was searched or whose item it was about; empty where there is no one.
+        applied: wanted values by facet that the page was filtered by.
+        shown: ids of the items listed or opened, in the page's order.
+        operation: what it did (an item put into the cart, a booking drafted), empty where it only read.
+    """
+
+    host: Text
+    path: str
+    params: dict[str, str]
+    status: int
+    domain: str = ""
+    applied: dict[str, Value] = Field(default_factory=dict)
+    shown: tuple[str, ...] = ()
+    operation: Operation | Literal[""] = ""
+    item_id: str = ""
+
+
+class MemoryStep(Record):
+    """An access to the history: the question, the records found, the answer the reader wrote.
+
+    ``usage`` holds the tokens of all model calls that it took.
+    """
+
+    kind: Literal["memory"] = "memory"
+    query: str
+    retrieved: tuple[str, ...]  # event ids
+    answer: str
+    reason: str = ""
+    usage: Usage = Usage()
+
+
+class AskStep(Record):
+    """A question to the user, in the variant that allows them, and what the user said."""
+
+    kind: Literal["ask"] = "ask"
+    question: str
+    answer: str
+    reason: str = ""
+    usage: Usage = Usage()
+
+
+class WebStep(Record):
+    """A step on the web: what was seen, why what was done, and what came of it.
+
+    Attributes:
+        observation: the page as text, in the form of the architecture.
+        action: such as ``click [12]``, as the model wrote it; several that were tried one after the other are
+            a line each, a reply of which nothing was done is one line.
+        error: why the last line could not be carried out; empty where it could.
+        usage: tokens of the model's call, where one was made.
+    """
+
+    kind: Literal["web"] = "web"
+    observation: str
+    reason: str = ""
+    action: str
+    error: str = ""
+    usage: Usage = Usage()
+
+
+Step = MemoryStep | AskStep | WebStep
+
+
+class WebTrajectory(Record):
+    """An episode: the agent's steps, its answer, and (truth, for programmatic judges alone) the server's log.
+
+    Attributes:
+        rewritten: the query as a pre-execution agent rewrote it; empty for others.
+        site_fault: whether a page failed or timed out, which is no fault of the agent's.
+        reached: truth: whether the session's state at the end was the goal.
+        intended: truth: the same for the stated constraints alone, on any site of the domain.
+    """
+
+    task_id: Text
+    level: Level
+    scheme: Scheme
+    architecture: Architecture
+    rewritten: str = ""
+    steps: tuple[Annotated[Step, Field(discriminator="kind")], ...]
+    answer: str = ""
+    requests: tuple[Request, ...] = ()
+    site_fault: bool = False
+    reached: bool = False
+    intended: bool = False
