@@ -141,9 +141,9 @@ def test_every_method_was_played_and_asking_takes_steps():
 
 
 def test_the_oracle_solves_every_web_task_and_nobody_does_without_a_history():
-    levels = table("09_levels").set_index(["agent", "access", "level"])["task: SR"]
-    assert (levels["oracle"] == 1).all() and (levels["offline agent", "no history"][1:] == 0).all()
-    found = table("09_level_2").set_index("agent")["website: found"]
+    level_2 = table("09_level_2").set_index(["agent", "access"])
+    success, found = level_2["task: SR"], level_2["website: found"]
+    assert success["oracle", "not used"] == 1 and success["offline agent", "no history"] == 0
     assert (found["guesses"] == 0).all() and (found["oracle"] == 1).all()
 
 

@@ -35,6 +35,7 @@ LLAMA_2 = ("meta-llama/Llama-2-7b-chat-hf", "Llama 2 Community License", True, 1
 MODELS = {
     "data/models/Llama-2-7b-chat-hf": LLAMA_2,
     "data/models/Qwen2.5-7B-Instruct": ("Qwen/Qwen2.5-7B-Instruct", "Apache 2.0", False, 15.2),
+    "data/models/stella_en_1.5B_v5": ("dunzhang/stella_en_1.5B_v5", "MIT", False, 6.2),
 }
 # Group of settings -> file of a clone of PersonalWAB.
 CLONE_FILES = {"play": "PersonalWAB/agents/utils.py", "study": "PUMA/utils.py"}
@@ -93,6 +94,7 @@ def needs(values: Mapping[str, Any]) -> Iterator[Need]:
         yield Need(f"key {KEY_VARIABLE}", problem, f"`export {KEY_VARIABLE}=...`")
     base = values.get("base", {}).get("model", "")
     named = re.findall(r"local:([^'\"\]]+)", str([*players.values()]))
+    named += [name for name in [study.get("retriever", "")] if "/" in name]
     for name in dict.fromkeys([base, *named] if "/" in base else named):  # not those that are made here
         problem = ""
         try:

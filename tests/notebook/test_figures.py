@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 
 from pwagents.notebook import Run
-from pwagents.persona2web.show import plot_year
 from pwagents.report.redraw import main, redraw
 from pwagents.report.reference import REFERENCE, find_results, make_reference
 from pwagents.results import style
@@ -56,8 +55,6 @@ def drawn_once(tmp_path_factory):
         run.figure(plot_curves, "curves", CURVES)
         axis = {"x": "trajectories", "y": "mean", "hue": "method", "doublings": True}
         run.figure(plot_lines, "scaling", SCALING, levels={"Base": 0.1, "A teacher": 0.9}, **axis)
-        year = pd.read_parquet(REFERENCE / "figures" / "09_year.parquet")
-        run.figure(plot_year, "year", year, **year.attrs["options"])
         assert not plt.get_fignums(), "a notebook would show an open one a second time"
     return folder
 

@@ -134,6 +134,6 @@ def test_make_preflight_asks_each_model_once_and_ends_with_what_is_missing(tmp_p
         command = [sys.executable, "-m", "pwagents.preflight", "--preset", "paper"]
         command += ["--output-dir", str(tmp_path), "02_profiles", "09_persona2web"]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-        assert sorted(body["model"] for body in server.bodies) == ["gpt-4.1", "gpt-4o-mini", "gpt-5-mini"]
+        assert sorted(body["model"] for body in server.bodies) == ["gpt-4.1", "gpt-4o", "gpt-4o-mini", "gpt-5-mini", "o3"]
     assert done.returncode == 1 and "MISSING files in data/personalwab" in done.stdout, done.stderr
     assert "openai:gpt-4o-mini answers" in done.stdout and KEY not in done.stdout

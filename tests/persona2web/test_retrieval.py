@@ -1,9 +1,12 @@
 """Retrieval finds at most so many records, best first, the latest of equals; BM25 goes by words alone."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from pwagents.persona2web.agents.recall import HistoryIndex, RetrievalSettings
+from pwagents.persona2web.agents.recall import HistoryIndex, RetrievalSettings, search_of
 from pwagents.persona2web.world.types import BrowsingEvent
 
 OBJECTS = ["flight, seat 14A", "milk ideas", "flight, seat 14A", "shirt, tag M", "flight near me"]
@@ -46,3 +49,17 @@ def test_cosines_below_the_least_are_left_out(index):
 @pytest.mark.parametrize("retriever", ["minilm", "bm25"])
 def test_an_empty_history_holds_nothing(retriever):
     assert HistoryIndex([], Letters()).search("flight", RetrievalSettings(retriever=retriever)) == []
+
+
+def test_any_model_of_sentence_transformers_can_search(index, tmp_path, monkeypatch):
+    class Model(Letters):
+        def __init__(self, folder):
+            assert folder == str(tmp_path)
+
+        def encode(self, texts, normalize_embeddings, show_progress_bar):
+            assert normalize_embeddings
+            return super().encode(texts)
+
+    monkeypatch.setitem(sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=Model))
+    search = search_of(index.records, RetrievalSettings(retriever=str(tmp_path)), None)
+    assert [event.event_id for event in search("web visit: flight, seat 14A")[:2]] == ["e2", "e0"]

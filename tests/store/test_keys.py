@@ -65,7 +65,7 @@ def keys_after(monkeypatch):
         ("errors.py", "expected {}", "we expected {}"),  # an error message
         ("agents/offline.py", '"""Rule-based agents', '"""Agents by rules'),  # a docstring of what decides
         ("shop/search.py", "import ", "# A comment.\nimport "),
-        ("persona2web/show.py", "no history", "without a history"),
+        ("results/web.py", "no history", "without a history"),
         ("notebook.py", "Preset smoke", "The preset smoke"),  # a title
     ],
 )

@@ -1,55 +1,89 @@
-"""Notebook 09's episodes: who plays which tasks under which conditions, kept by the project's runner; scores.
+"""Notebook 09's episodes: who plays which tasks under which conditions. Scores are worked out when read.
 
-What is stored of an episode is its trajectory, with whether the session's state at the end was the goal;
-scores are worked out from it whenever they are read. The key holds the code that played: what other code made
-is played again. The offline agent reads records with a reader that was trained on users of the other group of
-phrases, never on the user of the task.
+The offline agent reads records with a reader that was trained on users of the other group of phrases, never
+on the user of the task. At level 2 its scores are the same in both architectures and both schemes with a
+history, for its rules read either text without a mistake and ask the same questions at other moments: it
+plays one of the four cells, and :meth:`Experiment.same_cells` says on how many tasks the others agree.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from pwagents.code import hash_of
 from pwagents.embedding import Embedder
+from pwagents.llm.budget import Load
+from pwagents.llm.chat import ChatModel
 from pwagents.llm.make import Models
+from pwagents.persona2web.agents import clarify
 from pwagents.persona2web.agents.chat import ChatWebAgent
 from pwagents.persona2web.agents.episode import Agent, Condition, WebEpisode, World, run_condition
-from pwagents.persona2web.agents.offline import Guesser, OfflineAgent, Oracle
+from pwagents.persona2web.agents.offline import OfflineAgent, guesser, oracle
 from pwagents.persona2web.agents.recall import (
     Reader,
     RetrievalSettings,
+    recall_of,
     record_text,
+    search_of,
+    telling_texts,
     train_readers,
 )
 from pwagents.persona2web.browser.chromium import ChromiumDriver
 from pwagents.persona2web.browser.driver import Driver, HtmlDriver
-from pwagents.persona2web.judge.meta import meta_evaluation
+from pwagents.persona2web.judge.meta import judge_agents, judge_scripts, play_scripts, write_sheet
 from pwagents.persona2web.judge.scores import scores_frame
 from pwagents.persona2web.site.serve import serving
 from pwagents.persona2web.site.web import LocalWeb
 from pwagents.persona2web.world.domains import make_sites
-from pwagents.persona2web.world.history import make_histories
-from pwagents.persona2web.world.queries import answers_of, make_tasks
+from pwagents.persona2web.world.history import History, make_histories
+from pwagents.persona2web.world.history_llm import LlmHistorian
+from pwagents.persona2web.world.queries import make_tasks
+from pwagents.persona2web.world.released import read_released
 from pwagents.persona2web.world.types import Architecture, Level, Scheme, WebTask
-from pwagents.settings import HistorySettings, WebNotebook, plain
+from pwagents.settings import HistorySettings, WebNotebook, plain, project_path
 
 OFFLINE, CHANCE, ORACLE = "offline agent", "guesses", "oracle"
+NEW_PHRASES = "offline agent, new phrases"  # its reader learned from no record that stands in a test history
+RULES = (OFFLINE, CHANCE, ORACLE, NEW_PHRASES)
 ARCHITECTURES: tuple[Architecture, ...] = ("indexed", "occam")
 SCHEMES: tuple[Scheme, ...] = ("none", "on_demand", "pre_execution")
-WITH_HISTORY = SCHEMES[1:]
 LEVELS: tuple[Level, ...] = (0, 1, 2)
 FAULTS = 0.2  # of the requests of repeated runs fail or come too late
 LATER = 1  # the edition of the web "three months later"
 
 
-class Study:
+def policies_of(settings: WebNotebook) -> list[str]:
+    """Return the language models that play, as settings name them."""
+    return [each for each in (settings.players.policy, *settings.players.more_policies) if each != "offline"]
+
+
+def loads(settings: WebNotebook) -> dict[str, Load]:
+    """Return what each language model will be asked, from the settings alone: nothing is made for it.
+
+    An agent's step is one call, on demand two, each with the page; episodes take some eleven steps.
+    """
+    histories, players = settings.histories, settings.players
+    tasks = histories.n_users * settings.queries.tasks_per_user
+    cells = len(LEVELS) * len(ARCHITECTURES) * len(SCHEMES) + 1  # 1: clarification without a web
+    further = 2 + settings.study.runs + 2  # other knowledge, failing pages, later: the first model alone
+    roles = {}
+    for i, policy in enumerate(policies_of(settings)):
+        role = "policy" if not i else f"policy {i + 1}"
+        roles[role] = Load(policy, (cells + (0 if i else further)) * tasks, 16, 3_000, 80)
+    judged = 3 * 10 * min(settings.study.judged_tasks, tasks) + (1 + len(roles)) * settings.study.judged_tasks
+    asked = histories.n_users * (1 + histories.n_domains) + histories.n_users * histories.records / 4
+    return roles | {
+        "judge": Load(players.judge, judged, 1, 1_500, 60),
+        "historian": Load(players.historian, round(asked), 1, 300, 200),
+    }
+
+
+class Experiment:
     """Plays agents on the tasks of the notebook. Episodes that are stored already are not played again.
 
     Args:
@@ -59,40 +93,45 @@ class Study:
 
     Attributes:
         world: histories, tasks and the web of today.
-        agents: those that are measured: the offline agent, and the language model where one plays.
+        models: the language models that play, by name.
     """
 
     def __init__(self, settings: WebNotebook, cache: Path, store: Path):
         self.settings, self.folder = settings, store.parent
         self.embedder = Embedder(cache, settings.study.max_tokens, batch_size=64)
+        self._players = Models(settings.players, store)
+        self.models = {model.name: model for model in map(self._players, policies_of(settings))}
+        self._made: dict[str, dict[str, History]] = {}
         self.world = self.world_of(settings.histories)
-        self._models = Models(settings.players, store)
-        policy = settings.players.policy
-        self._model = None if policy == "offline" else self._models(policy)
-        self.agents = (OFFLINE, *([self._model.name] if self._model else []))
+
+    @property
+    def agents(self) -> list[str]:
+        """The agents that are measured: the offline one, and the language models."""
+        return [OFFLINE, *self.models]
 
     # --- worlds ---
 
     def world_of(self, histories: HistorySettings, edition: int = 0) -> World:
-        """Histories made by other settings, or the web of another time; the same users and tasks."""
-        settings, sites = self.settings, make_sites(self.settings.seed)
-        made = make_histories(histories, settings.seed)
+        """Return histories made by other settings, or the web of another time; the same users and tasks."""
+        settings = self.settings
         decides = [plain(histories), plain(settings.queries), settings.study.max_tokens, settings.seed]
-        return World(
-            made,
-            make_tasks(made, sites, settings.queries, settings.seed),
-            LocalWeb(make_sites(settings.seed, edition).values()),
-            self.embedder,
-            data=hash_of(decides),
-        )
+        if settings.players.historian != "offline":
+            decides.append(self._players.facts("historian"))
+        data = hash_of(decides)
+        if data not in self._made:
+            self._made[data] = self._histories(histories)
+        made, today = self._made[data], make_sites(settings.seed)
+        tasks = make_tasks(made, today, settings.queries, settings.seed)
+        return World(made, tasks, LocalWeb(make_sites(settings.seed, edition).values()), self.embedder, data)
 
-    @property
-    def asking(self) -> World:
-        """The same world, with a user who may be asked."""
-        return replace(self.world, ask=answers_of)
+    def _histories(self, histories: HistorySettings) -> dict[str, History]:
+        historian, seed = self.settings.players.historian, self.settings.seed
+        if historian == "offline":
+            return make_histories(histories, seed)
+        return LlmHistorian(self._players(historian), histories, seed).histories()
 
     def embed(self) -> int:
-        """Embed all records in one go, so that no episode waits for the model; how many texts differ."""
+        """Embed all records at once, so that no episode waits; return how many texts differ."""
         texts = {record_text(e) for history in self.world.histories.values() for e in history.events}
         if not self.settings.stored_runs_only:
             self.embedder.encode(sorted(texts), show_progress=True)
@@ -103,6 +142,26 @@ class Study:
         """By user, a reader that was trained on the users of the other group of phrases."""
         return train_readers(self.world.histories, self.embedder, self.settings.seed)
 
+    @cached_property
+    def new_readers(self) -> dict[str, Reader]:
+        """The same, without all records that stand, word for word, in a history that it is tested on."""
+        return train_readers(self.world.histories, self.embedder, self.settings.seed, shared_phrases=False)
+
+    def shared_records(self) -> float:
+        """Return the share of telling records that stand, word for word, in the reader's training."""
+        groups = {0: [], 1: []}
+        for history in self.world.histories.values():
+            groups[history.person.group].append(history)
+        texts = {group: telling_texts(histories) for group, histories in groups.items()}
+        hits, n = 0, 0
+        for group, histories in groups.items():
+            for history in histories:
+                for event in history.events:
+                    shown = history.shown[event.event_id]
+                    if shown.facet and not shown.noise:
+                        n, hits = n + 1, hits + (record_text(event) in texts[1 - group])
+        return hits / n
+
     # --- episodes ---
 
     def play(
@@ -111,7 +170,7 @@ class Study:
         """Return the scores of agents under conditions on all tasks, a row an episode (:func:`scores_frame`).
 
         Args:
-            part: of the study; each keeps its episodes in a file of its own.
+            part: of the experiment; each keeps its episodes in a file of its own.
 
         Raises:
             InfrastructureError: some episode could not be played. All others are stored.
@@ -126,7 +185,7 @@ class Study:
     def episodes(
         self, part: str, agent: str, condition: Condition, world: World | None = None
     ) -> list[WebEpisode]:
-        """The episodes of one agent under one condition, in the order of the tasks."""
+        """Return the episodes of one agent under one condition, in the order of the tasks."""
         world = world or self.world
         with self._drivers(world.web, condition.driver) as drivers:
             return self._episodes(part, agent, condition, world, drivers)
@@ -134,6 +193,8 @@ class Study:
     def _episodes(
         self, part: str, agent: str, condition: Condition, world: World, drivers: Sequence[Driver]
     ) -> list[WebEpisode]:
+        # The offline agent learned from the notebook's own world, whichever is played.
+        params = {"readers": self.world.data} if agent in (OFFLINE, NEW_PHRASES) else {}
         return run_condition(
             world,
             condition,
@@ -141,33 +202,28 @@ class Study:
             drivers,
             self.folder / f"09_{part}.jsonl",
             method=agent,
-            model="none" if agent in (OFFLINE, CHANCE, ORACLE) else agent,
-            params=self._params(agent),
+            model="none" if agent in RULES else agent,
+            params=params if agent in RULES else self.settings.players.facts(),
             stored_runs_only=self.settings.stored_runs_only,
-            served=self._models.served,
+            served=self._players.served,
         )
 
-    def _params(self, agent: str) -> dict[str, Any]:
-        if agent == OFFLINE:  # it learned from the notebook's own world, whichever is played
-            return {"readers": self.world.data}
-        return {} if agent in (CHANCE, ORACLE) else self.settings.players.facts()
-
     def agent(self, name: str, condition: Condition, world: World) -> Callable[[WebTask], Agent]:
-        """The agent for a task; only the oracle looks at more than the user."""
+        """Return the agent for a task; only the oracle looks at more than the user."""
         architecture, scheme = condition.architecture, condition.scheme
-        if name == OFFLINE:
-            return lambda task: OfflineAgent(self.readers[task.user_id], architecture, scheme)
+        if name in (OFFLINE, NEW_PHRASES):
+            readers = self.readers if name == OFFLINE else self.new_readers
+            return lambda task: OfflineAgent(readers[task.user_id], architecture, scheme)
         if name == CHANCE:
-            return lambda task: Guesser(architecture, self.settings.seed)
+            return lambda task: guesser(condition, self.settings.seed)
         if name == ORACLE:
-            oracle = Oracle(world.truth(condition.memory), architecture, scheme)
-            return lambda task: oracle.for_task(task, condition.level)
-        chat = ChatWebAgent(self._model, architecture, scheme, sample=condition.sample)
+            return partial(oracle, condition=condition, truth=world.truth(condition.memory))
+        chat = ChatWebAgent(self.models[name], architecture, scheme, sample=condition.sample)
         return lambda task: chat
 
     @contextmanager
     def _drivers(self, web: LocalWeb, kind: str) -> Iterator[list[Driver]]:
-        """One driver for each episode at a time; none is opened where nothing is to be played."""
+        """Yield one driver for each episode at a time; none is opened where nothing is to be played."""
         n = self.settings.players.workers
         if kind == "html" or self.settings.stored_runs_only:
             yield [HtmlDriver(web) for _ in range(n)]
@@ -175,120 +231,143 @@ class Study:
         with serving(web) as port, ExitStack() as opened:
             yield [opened.enter_context(ChromiumDriver(port)) for _ in range(n)]
 
+    def condition(self, scheme: Scheme = "on_demand", level: Level = 2, **more) -> Condition:
+        """Return the notebook's condition, indexed DOM, under its driver and retriever."""
+        usual = {"architecture": "indexed", "driver": self.settings.study.driver}
+        usual["retrieval"] = RetrievalSettings(retriever=self.settings.study.retriever)
+        return Condition(scheme=scheme, level=level, **usual | more)
+
     # --- what tables are made of ---
 
-    def level(self, level: Level) -> pd.DataFrame:
-        """One level under all architectures and schemes; guesses before, the oracle after the agents.
+    def levels(self) -> pd.DataFrame:
+        """Return all levels; language models under all architectures and schemes, what has rules under one.
 
         At level 2 also an agent to whom every question brings the latest records.
         """
-        part = f"level_{level}"
-        latest = self._conditions(WITH_HISTORY, [level], memory="recency") if level == 2 else []
+        frames = []
+        for level in LEVELS:
+            part, none, looks = f"level_{level}", self.condition("none", level), self.condition(level=level)
+            latest = [self.condition(memory="recency")] if level == 2 else []
+            frames += [self.play(part, [CHANCE], [none]), self.play(part, [OFFLINE], [none, *latest, looks])]
+            cells = [
+                self.condition(scheme, level, architecture=architecture)
+                for architecture, scheme in product(ARCHITECTURES, SCHEMES)
+            ]
+            frames += [self.play(part, [name], cells) for name in self.models]
+            frames.append(self.play(part, [ORACLE], [looks]))
+        return pd.concat(frames, ignore_index=True)
+
+    def same_cells(self) -> tuple[int, int]:
+        """Return on how many of some tasks the offline agent scores the same in all four history cells."""
+        few, scores = self._first(self.settings.study.judged_tasks), []
+        for architecture, scheme in product(ARCHITECTURES, SCHEMES[1:]):
+            condition = self.condition(scheme, architecture=architecture)
+            frame = self.play("cells", [OFFLINE], [condition], few)
+            scores.append(
+                list(frame[["p_web", "p_pref", "intent", "success", "reached"]].itertuples(index=False))
+            )
+        return sum(len(set(each)) == 1 for each in zip(*scores, strict=True)), len(few.tasks)
+
+    def _first(self, n: int) -> World:
+        return replace(self.world, tasks=self.world.tasks[:n])
+
+    def knowledge(self) -> pd.DataFrame:
+        """Return level 2 by a profile that says all outright, by words (BM25), and without shared phrases."""
+        by_words = self.condition(retrieval=RetrievalSettings(retriever="bm25"))
+        agents = self.agents[:2]
         return pd.concat(
             [
-                self.play(part, [CHANCE], self._conditions(["none"], [level])),
-                self.play(part, [OFFLINE], [*self._conditions(["none"], [level]), *latest]),
-                self.play(part, [OFFLINE], self._conditions(WITH_HISTORY, [level])),
-                *[self.play(part, [name], self._conditions(SCHEMES, [level])) for name in self.agents[1:]],
-                self.play(part, [ORACLE], self._conditions(["on_demand"], [level])),
+                self.play("knowledge", [NEW_PHRASES], [self.condition()]),
+                self.play("knowledge", [OFFLINE], [by_words]),
+                self.play("knowledge", agents, [self.condition(memory="explicit")]),
             ],
             ignore_index=True,
         )
 
-    def walks(self) -> dict[str, list[WebEpisode]]:
-        """The offline agent's episodes with a history at level 2, by architecture and scheme."""
-        return {
-            f"{c.architecture}, {c.scheme.replace('_', '-')}": self.episodes("level_2", OFFLINE, c)
-            for c in self._conditions(WITH_HISTORY)
-        }
-
-    def variants(self) -> pd.DataFrame:
-        """Level 2 by a profile that says all outright, by words (BM25), and with questions to the user.
-
-        Indexed DOM; the plain history is in :meth:`level`.
-        """
-        by_words = RetrievalSettings(retriever="bm25")
-        changed = [self._condition("indexed", scheme, memory="explicit") for scheme in WITH_HISTORY]
-        changed += [self._condition("indexed", scheme, retrieval=by_words) for scheme in WITH_HISTORY]
-        asks = [self._condition("indexed", scheme) for scheme in SCHEMES]
-        silent = self.play("variants", self.agents, changed)
-        asking = self.play("variants", self.agents, asks, self.asking)
-        return pd.concat([silent, asking], ignore_index=True)
-
     def repeated(self) -> pd.DataFrame:
-        """Level 2 with a history, some runs each, in which pages fail at random; and the oracle.
-
-        Indexed DOM.
-        """
-        runs = range(self.settings.study.runs)
-
-        def fail(scheme: Scheme) -> list[Condition]:
-            return [self._condition("indexed", scheme, faults=FAULTS, sample=i) for i in runs]
-
-        parts = [(self.agents, fail(scheme)) for scheme in WITH_HISTORY] + [([ORACLE], fail("on_demand"))]
-        return pd.concat([self.play("failing_pages", *each) for each in parts], ignore_index=True)
+        """Return level 2 on demand, some runs each, in which pages fail at random; and the oracle."""
+        runs = [self.condition(faults=FAULTS, sample=i) for i in range(self.settings.study.runs)]
+        return self.play("failing_pages", [*self.agents[:2], ORACLE], runs)
 
     def later(self) -> pd.DataFrame:
-        """The same tasks at levels 0 and 2 on the web some months later, by the indexed DOM."""
+        """Return levels 0 and 2 on the web some months later, which still has what tasks ask for."""
         world = self.world_of(self.settings.histories, LATER)
-        parts = []
-        for agents, schemes in (
-            ([CHANCE], SCHEMES[:1]),
-            (self.agents, SCHEMES),
-            ([ORACLE], WITH_HISTORY[:1]),
-        ):
-            for_each = product(schemes, (0, 2))
-            conditions = [self._condition("indexed", *each, edition=LATER) for each in for_each]
-            parts.append(self.play("later", agents, conditions, world))
-        return pd.concat(parts, ignore_index=True)
+        conditions = [self.condition(level=level, edition=LATER) for level in (0, 2)]
+        return self.play("later", [*self.agents[:2], ORACLE], conditions, world)
 
     def dialled(self) -> pd.DataFrame:
-        """The offline agent, pre-execution, in worlds that differ in one dial: columns ``dial, value``.
+        """Return the offline agent in worlds that differ in one dial: columns ``dial, value``.
 
         The readers stay those of the notebook's own world.
         """
-        frames, conditions = [], [self._condition("indexed", "pre_execution", driver="html")]
+        frames = []
         for dial, values in plain(self.settings.study.dials).items():
             for value in values:
                 world = self.world_of(self.settings.histories.changed(**{dial: value}))
-                frame = self.play("dials", [OFFLINE], conditions, world)
+                frame = self.play("dials", [OFFLINE], [self.condition(driver="html")], world)
                 frames.append(frame.assign(dial=dial, value=value))
         return pd.concat(frames, ignore_index=True)
 
     def in_chromium(self) -> pd.DataFrame:
-        """Some tasks in both drivers, by the agent at level 2 and by the oracle at all.
+        """Return some tasks in both drivers, by the agent at level 2 and by the oracle at all.
 
         ``same``: whether both drivers gave the same trajectory.
         """
-        world = replace(self.world, tasks=self.world.tasks[: self.settings.study.chromium_tasks])
-        frames = []
+        world, frames = self._first(self.settings.study.chromium_tasks), []
         with self._drivers(world.web, "html") as html, self._drivers(world.web, "chromium") as chromium:
             for agent, level in [(OFFLINE, 2), *((ORACLE, level) for level in LEVELS)]:
                 runs = []
                 for name, drivers in (("html", html), ("chromium", chromium)):
-                    condition = self._condition("indexed", "on_demand", level, driver=name)
+                    condition = self.condition(level=level, driver=name)
                     runs.append(self._episodes("chromium", agent, condition, world, drivers))
                 same = [a.trajectory == b.trajectory for a, b in zip(*runs, strict=True)]
                 frames += [scores_frame(records, world).assign(same=same) for records in runs]
         return pd.concat(frames, ignore_index=True)
 
-    def meta_evaluation(self) -> pd.DataFrame:
-        """How judges agree with the truth, see :mod:`pwagents.persona2web.judge.meta`."""
-        judge, settings = self.settings.players.judge, self.settings
-        return meta_evaluation(
-            self.world,
-            self.folder / "09_scripts.jsonl",
-            None if judge == "offline" else self._models(judge),
-            settings.study.judged_tasks,
-            stored_runs_only=settings.stored_runs_only,
-        )
+    # --- clarification, judges ---
 
-    def _conditions(
-        self, schemes: Sequence[Scheme], levels: Sequence[Level] = (2,), **more
-    ) -> list[Condition]:
-        """Both architectures under some schemes at some levels."""
-        return [self._condition(*each, **more) for each in product(ARCHITECTURES, schemes, levels)]
+    def clarified(self) -> pd.DataFrame:
+        """Return how well methods write out what level 2 leaves out, without a web: a row a method and task.
 
-    def _condition(self, architecture: Architecture, scheme: Scheme, level: Level = 2, **more) -> Condition:
-        """Under the notebook's driver, where no other is given."""
-        return Condition(architecture, scheme, level, **{"driver": self.settings.study.driver} | more)
+        On our tasks, and on the released ones whose histories ``data_dir`` holds.
+        """
+        world, seed, search = self.world, self.settings.seed, self.condition().retrieval
+        ours = {user: recall_of(h, "implicit", search, self.embedder) for user, h in world.histories.items()}
+        methods = clarify.references(world, seed)
+        methods["offline agent's reader"] = clarify.reader_method(self.readers, ours)
+        methods["copies what the request finds"] = clarify.copying_method(ours)
+        methods |= {name: clarify.chat_method(model, ours) for name, model in self.models.items()}
+        frames = [clarify.clarify(clarify.our_requests(world), methods, "synthetic")]
+        if folder := self.settings.data.data_dir:
+            tasks, histories = read_released(project_path(folder))
+            requests = clarify.released_requests(tasks, histories)
+            found = {user: search_of(events, search, self.embedder) for user, events in histories.items()}
+            methods = {"copies what the request finds": clarify.copying_method(found)}
+            methods |= {name: clarify.chat_method(model, found) for name, model in self.models.items()}
+            frames.append(clarify.clarify(requests, methods, "released"))
+        return pd.concat(frames, ignore_index=True)
+
+    @property
+    def judge(self) -> ChatModel | None:
+        """The language model that judges; None if nobody does."""
+        name = self.settings.players.judge
+        return None if name == "offline" else self._players(name)
+
+    def judged_scripts(self) -> pd.DataFrame:
+        """Return how judges agree with the truth on scripted episodes (:func:`judge_scripts`)."""
+        n, stored = self.settings.study.judged_tasks, self.settings.stored_runs_only
+        played = play_scripts(self.world, self.folder / "09_scripts.jsonl", n, stored)
+        return judge_scripts(self.world, played, self.judge)
+
+    def judged_agents(self, sheet: Path) -> pd.DataFrame:
+        """Return how judges agree on the agents' own episodes at level 2 (:func:`judge_agents`).
+
+        Args:
+            sheet: where a sheet of these episodes is written, for a person's labels.
+        """
+        few = self._first(self.settings.study.judged_tasks)
+        played = [self.episodes("level_2", agent, self.condition(), few) for agent in self.agents]
+        records = [each for episodes in played for each in episodes if each.trajectory]
+        write_sheet(sheet, few, records)
+        labels = self.settings.study.labels
+        return judge_agents(few, records, self.judge, project_path(labels) if labels else None)

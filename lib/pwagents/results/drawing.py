@@ -31,9 +31,6 @@ PLOTS = {
     for name in vars(figures)
     if name.startswith("plot_")
 }
-# Those of notebook 09 stand in its own room.
-_WEB = {"web_year": "plot_year", "levels": "plot_levels", "funnel": "plot_funnel", "dials": "plot_dials"}
-PLOTS |= {word: f"pwagents.persona2web.show:{name}" for word, name in _WEB.items()}
 # What figures can be written as, and what matplotlib is not to write of itself.
 FORMATS = {
     "png": {"Software": None},

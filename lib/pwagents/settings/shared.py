@@ -263,27 +263,27 @@ class QuerySettings(Group):
 
 
 class WebDataSettings(Group):
-    """Where users, histories and websites come from, and files of the authors to look at."""
+    """Where users, histories and websites come from, and files of the authors to play on."""
 
-    # The authors' histories can be read, but came without the truth to score by.
+    # The authors' files came without the truth to score a visit by: on them, requests are clarified alone.
     source: Literal["synthetic"] = S(..., "synthetic: made here.")
-    data_dir: str = S("", "Folder with the authors' queries.jsonl, to look at; empty: none is.")
+    data_dir: str = S("", "Checkout of the authors' repository, or a folder with queries.jsonl; empty: none.")
 
     @field_validator("data_dir")
     @classmethod
     def _check_files(cls, folder: str) -> str:
-        if folder and not (project_path(folder) / "queries.jsonl").exists():
-            raise ValueError(f"data_dir {folder!r} holds no queries.jsonl")
+        if folder and not project_path(folder).is_dir():
+            raise ValueError(f"data_dir {folder!r} is no folder")
         return folder
 
 
 class WebPlayers(Players):
-    """Who plays and judges beside the offline agent, truth and rules; offline: nobody."""
+    """Who plays, writes and judges beside the offline agent, truth and rules; offline: nobody."""
 
-    policy: Annotated[str, player("offline")] = S("offline", "A language model that plays (paper: five).")
-    judge: Annotated[str, player("offline")] = S(
-        "offline", "A language model that judges (paper: GPT-5-mini)."
-    )
+    policy: Annotated[str, player("offline")] = S("offline", "A language model that plays.")
+    more_policies: tuple[Annotated[str, player()], ...] = S((), "Further models, in rows of their own.")
+    historian: Annotated[str, player("offline")] = S("offline", "Writes histories (paper: GPT-4o).")
+    judge: Annotated[str, player("offline")] = S("offline", "Judges (paper: GPT-5-mini).")
 
 
 class Dials(Group):
@@ -300,9 +300,11 @@ class WebStudySettings(Group):
 
     driver: Literal["html", "chromium"] = S("html", "html: without a browser, reading the same pages.")
     chromium_tasks: NonNegativeInt = S(20, "Tasks that are played once more in Chromium, where it is found.")
+    retriever: str = S("minilm", "minilm, bm25, or the folder of a sentence-transformers model.")
+    labels: str = S("", "A sheet of episodes that a person labeled, as the notebook writes it; empty: none.")
     max_tokens: PositiveInt = S(64, "Tokens of a record or question that are embedded (MiniLM: 256).")
     runs: PositiveInt = S(3, "Runs of the same episodes while pages fail. Persona2Web: 3, on the open web.")
-    judged_tasks: PositiveInt = S(50, "Tasks on which judges are compared, ten scripted episodes each.")
+    judged_tasks: PositiveInt = S(50, "Tasks on which judges are compared.")
     dials: Dials
 
 

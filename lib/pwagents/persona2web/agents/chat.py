@@ -26,7 +26,6 @@ from pwagents.persona2web.agents.episode import MOST_QUERIES, Brief, Played
 from pwagents.persona2web.browser.driver import Visit, split_action
 from pwagents.persona2web.world.types import (
     Architecture,
-    AskStep,
     BrowsingEvent,
     MemoryStep,
     Scheme,
@@ -41,12 +40,10 @@ PAGES_KEPT: dict[Architecture, int] = {"occam": 2, "indexed": 1}  # the latest; 
 SYSTEM = """\
 You carry out a task in a web browser for one person. The task may leave out which website to use and what the
 person prefers; their browsing history tells, where you were given something from it. What it does not tell,
-you have to decide by yourself: nobody answers questions{but_asked}.
+you have to decide by yourself: nobody answers questions.
 
 Do what the task asks and no more. Never confirm a payment. The task ends with your last action, so check
 before that whether everything is as the person would want it."""
-ASK = "\nask [question]                   put a question to the person; no other action in that step"
-MAY_ASK = ", except for what you put to the person with ask [question]"
 ACTIONS: dict[Architecture, str] = {
     "occam": """\
 You see the whole page as a tree. What can be used has a number in brackets. Actions, one a step:
@@ -93,7 +90,6 @@ Below are a task that a person gave you, and what their browsing history says. W
 names the website and every preference it left out. Change nothing else. Reply with the new task alone."""
 NO_ACTION = "your reply held no line that begins with 'Action:'"
 TOO_MANY = "your reply held {found} actions; at most {most} a step"
-ASK_ALONE = "ask was not alone: put a question to the person in a step of its own; nothing was done"
 NO_JSON = "your reply about the browsing history was no JSON object of the form asked for: {mistake}"
 
 
@@ -219,7 +215,7 @@ class _Episode(Asking):
 
     def look(self, page: str) -> bool:
         """Return whether this step went into the history (or into a reply about it that cannot be read)."""
-        reply = self.ask_object(self._rules(NEED_MEMORY), self._state(page), NeedReply)
+        reply = self.ask_object(f"{SYSTEM}\n\n{NEED_MEMORY}", self._state(page), NeedReply)
         if reply is None:
             return True
         query = (reply.query or "").strip()
@@ -229,26 +225,19 @@ class _Episode(Asking):
         return True
 
     def act(self, page: str) -> None:
-        """Take one step on the web, or ask the user."""
-        architecture, may_ask = self.agent.architecture, bool(self.brief.ask)
-        actions_text = f"{ACTIONS[architecture]}{ASK if may_ask else ''}"
-        reply = self.ask(self._rules(f"{actions_text}\n\n{REPLY}"), self._state(page))
+        """Take one step on the web."""
+        architecture = self.agent.architecture
+        reply = self.ask(f"{SYSTEM}\n\n{ACTIONS[architecture]}\n\n{REPLY}", self._state(page))
         # Of a reply that was cut, the last action may be half of one.
         reason, actions = ("", []) if reply.is_cut else read_step(reply.text)
         most = ACTIONS_A_STEP[architecture]
-        questions = [texts for name, texts in map(split_action, actions) if name == "ask" and may_ask]
         wrong = ""
         if not actions:
             wrong, actions = NO_ACTION, reply.text.splitlines()
         elif len(actions) > most:
             wrong = TOO_MANY.format(found=len(actions), most=most)
-        elif questions and len(actions) > 1:
-            wrong = ASK_ALONE
         if wrong:  # nothing was done: all on one line, for lines before the last were done
             self.note(WebStep(observation=page, reason=reason, action="; ".join(actions), error=wrong))
-        elif questions:
-            question = " ".join(questions[0])
-            self.note(AskStep(question=question, answer=self.brief.ask(question), reason=reason))
         else:
             done, error = self._do(actions)
             self.note(WebStep(observation=page, reason=reason, action="\n".join(done), error=error))
@@ -275,9 +264,6 @@ class _Episode(Asking):
                 return tried, error
         return tried, ""
 
-    def _rules(self, how: str) -> str:
-        return f"{SYSTEM.format(but_asked=MAY_ASK if self.brief.ask else '')}\n\n{how}"
-
     def _state(self, page: str) -> str:
         """Return task, plan and notes, the history's answers, the steps so far, and the open page."""
         parts = [f"Task: {self.task}"]
@@ -285,8 +271,6 @@ class _Episode(Asking):
             parts.append(f"Plan and notes:\n{fence(self.plans.text())}")
         if answers := self.answers():
             parts.append(f"What the history said:\n{fence(answers)}")
-        if said := [f"{s.question} -> {s.answer}" for s in self.steps if s.kind == "ask"]:
-            parts.append(f"What the person said:\n{fence(chr(10).join(said))}")
         told = [(i, s) for i, s in enumerate(self.steps) if s.kind == "web" and self.plans.is_told(i)]
         pages = {i for i, _ in told[len(told) - (PAGES_KEPT[self.agent.architecture] - 1) :]}
         past = []

@@ -1,96 +1,262 @@
-"""How implicit the histories are: what simple ways of reading them find of what tasks leave out.
+"""Clarification without a web: a request is rewritten from the history and compared with what was meant.
 
-A perfect reader knows which value each record shows and that noise shows none; it takes the value that
-most of the records it is given show. What it misses with all records, no reader can find; what it misses with
-retrieved ones, retrieval lost. It is a reference, not an agent: it reads the truth.
+This is Persona2Web's core question, and takes seconds a task. A method gets the text of level 2 and access to
+the user's history, and writes the text anew. Its website and the values that level 0 names are looked for in
+that text (utilization); where the truth about records is known, so is whether they were retrieved. Tasks are
+ours or the released ones. Among the methods are references that read the truth: they say what a history, or
+what was retrieved of it, holds at most.
 """
 
+import re
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
-from pwagents.embedding import Embedder
-from pwagents.persona2web.agents.recall import HistoryIndex, RetrievalSettings, question_for
-from pwagents.persona2web.world.domains import domains
+from pwagents.errors import NotEvaluableError
+from pwagents.llm.chat import ChatModel
+from pwagents.persona2web.agents.chat import Asking
+from pwagents.persona2web.agents.episode import Brief, Played, World
+from pwagents.persona2web.agents.offline import OfflineAgent
+from pwagents.persona2web.agents.recall import (
+    HistoryIndex,
+    Reader,
+    Recall,
+    RetrievalSettings,
+    question_for,
+)
+from pwagents.persona2web.world.domains import domains, facet_of, names_value, value_text
 from pwagents.persona2web.world.history import History, values_of
-from pwagents.persona2web.world.types import WEBSITE, BrowsingEvent, Value, WebTask
+from pwagents.persona2web.world.released import OfficialTask
+from pwagents.persona2web.world.types import WEBSITE, BrowsingEvent, MemoryStep, Value, WebTask
 from pwagents.results.statistics import share_interval
 from pwagents.seeds import rng
 
-# A task and a facet (or "website") -> what is taken to be preferred.
-Guess = Callable[[WebTask, str], Value]
-_LAST = (1, 5, 20)
+# Common words of marked values, which say nothing ("under $50 in total").
+_EMPTY = {"a", "an", "and", "at", "for", "in", "of", "on", "or", "than", "the", "to", "with"}
 
 
-def implicitness(
-    tasks: Sequence[WebTask], histories: Mapping[str, History], embedder: Embedder, seed: int
-) -> pd.DataFrame:
-    """What each baseline finds: one row each.
+@dataclass(frozen=True)
+class Request:
+    """One task to be clarified.
 
-    Columns: ``baseline``; ``website`` and ``values``, shares of websites and of masked values found;
-    ``joint``, share of tasks of which the website and all masked values were; ``low`` and ``high``, its 95%
-    interval, clustered by user; ``n``, tasks.
+    Attributes:
+        values: by facet (of a released task: by place) what names the value: the value, or its words.
+        support: by facet or "website" the ids of records that show it; empty if the truth is not known.
     """
-    guesses = _baselines(tasks, histories, embedder, seed)
-    return pd.DataFrame([{"baseline": name, **_score(tasks, guess)} for name, guess in guesses.items()])
+
+    task_id: str
+    user_id: str
+    text: str
+    site: str
+    values: Mapping[str, Value]
+    support: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
-def chance(tasks: Sequence[WebTask]) -> dict[str, float]:
-    """What guessing finds, by counting: the website, all masked values, and both."""
-    sites = [1 / len(values_of(task.goal.domain, WEBSITE)) for task in tasks]
-    masked = [
-        float(np.prod([1 / len(values_of(task.goal.domain, name)) for name in task.goal.masked]))
+Method = Callable[[Request], Played]  # its memory steps, and the text as it was rewritten
+
+
+def our_requests(world: World) -> list[Request]:
+    """Return the world's tasks as requests, with what supports each preference."""
+    truth = world.truth("implicit").support
+    requests = []
+    for task in world.tasks:
+        goal = task.goal
+        names = (WEBSITE, *goal.masked)
+        support = {name: truth.get((task.user_id, goal.domain, name), frozenset()) for name in names}
+        requests.append(
+            Request(task.task_id, task.user_id, task.texts[2], goal.host, dict(goal.masked), support)
+        )
+    return requests
+
+
+def released_requests(tasks: Sequence[OfficialTask], users: Iterable[str]) -> list[Request]:
+    """Return the released tasks of users whose history is at hand, and that name a website and values."""
+    known = {*users}
+    return [
+        Request(
+            task.task_id,
+            task.user_id,
+            task.texts[2],
+            task.site,
+            {f"value {place}": value for place, value in enumerate(task.values, 1)},
+        )
         for task in tasks
+        if task.user_id in known and task.site and task.values and 2 in task.texts
     ]
-    both = [a * b for a, b in zip(sites, masked, strict=True)]
-    return {name: float(np.mean(of)) for name, of in (("website", sites), ("values", masked), ("both", both))}
 
 
-def _baselines(
-    tasks: Sequence[WebTask], histories: Mapping[str, History], embedder: Embedder, seed: int
-) -> dict[str, Guess]:
-    generator = rng(seed, "implicitness")
-    indices = {user: HistoryIndex(histories[user].events, embedder) for user in {t.user_id for t in tasks}}
+def clarify(requests: Sequence[Request], methods: Mapping[str, Method], data: str) -> pd.DataFrame:
+    """Return one row a method and request.
 
-    def random(task: WebTask, facet: str) -> Value:
+    Columns: ``data, method, task_id, user_id``; ``website`` and ``values``, whether the text names the
+    website, and the share of values that it names; ``joint``, all of it; ``p_web_found`` and
+    ``p_pref_found``, the share of preferences of which three supporting records were retrieved (missing if
+    the truth is not known); ``seconds``. A request that a model refuses is missing in all of these.
+    """
+    rows = []
+    for name, method in methods.items():
+        for request in requests:
+            began, row = time.perf_counter(), {"data": data, "method": name, "task_id": request.task_id}
+            row["user_id"] = request.user_id
+            try:
+                played = method(request)
+            except NotEvaluableError:
+                rows.append(row)
+                continue
+            seconds = time.perf_counter() - began
+            ids = {event for step in played.steps if step.kind == "memory" for event in step.retrieved}
+            text = played.rewritten or request.text
+            named = [names_marked(text, value) for value in request.values.values()]
+            site = request.site.casefold() in text.casefold()
+            found = {
+                key: len(ids & support) >= min(3, len(support)) for key, support in request.support.items()
+            }
+            preferences = [hit for key, hit in found.items() if key != WEBSITE]
+            row |= {
+                "website": float(site),
+                "values": float(np.mean(named)),
+                "joint": float(site and all(named)),
+            }
+            row |= {"p_web_found": float(found[WEBSITE]) if found else np.nan}
+            row |= {
+                "p_pref_found": float(np.mean(preferences)) if preferences else np.nan,
+                "seconds": seconds,
+            }
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def names_marked(text: str, value: Value) -> bool:
+    """Return whether a text names a value: ours as it is; words that level 0 marks by their content.
+
+    Of marked words every number must stand in the text, and half of the other words.
+    """
+    if names_value(text, value):
+        return True
+    words = set(re.findall(r"\d+(?:\.\d+)?|[^\W\d]+", str(value).casefold())) - _EMPTY
+    if isinstance(value, float) or len(words) < 2:
+        return False
+    there = set(re.findall(r"\d+(?:\.\d+)?|[^\W\d]+", text.casefold()))
+    plain = {word for word in words if not word[0].isdigit()}
+    return words - plain <= there and len(plain & there) >= len(plain) / 2
+
+
+def clarification_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return means by data and method: n, website, values, joint with its interval, what was retrieved."""
+    table = []
+    for (data, method), part in rows.groupby(["data", "method"], sort=False):
+        scored = part.dropna(subset=["joint"])
+        interval = share_interval(scored["joint"], scored["user_id"])
+        means = scored[["website", "values", "p_web_found", "p_pref_found"]].mean()
+        table.append(
+            {"data": data, "method": method, "n": len(scored)}
+            | {"website": means["website"], "values": means["values"]}
+            | {"joint": interval.mean, "low": interval.low, "high": interval.high}
+            | {"website retrieved": means["p_web_found"], "values retrieved": means["p_pref_found"]}
+        )
+    return pd.DataFrame(table)
+
+
+# --- methods -----------------------------------------------------------------------------------------------
+
+
+def chat_method(model: ChatModel, recalls: Mapping[str, Recall]) -> Method:
+    """Return a language model that plans questions, reads what they find, and rewrites the request."""
+
+    def method(request: Request) -> Played:
+        asking = Asking(model, Brief(request.text, recalls[request.user_id]))
+        rewritten = asking.look_before()
+        return Played(asking.steps, rewritten=rewritten)
+
+    return method
+
+
+def reader_method(readers: Mapping[str, Reader], recalls: Mapping[str, Recall]) -> Method:
+    """Return the offline agent's reading, which knows only the world that it was trained in."""
+
+    def method(request: Request) -> Played:
+        agent = OfflineAgent(readers[request.user_id], "indexed", "pre_execution")
+        return agent.clarify(Brief(request.text, recalls[request.user_id]))[0]
+
+    return method
+
+
+def copying_method(recalls: Mapping[str, Recall], copied: int = 5) -> Method:
+    """Return a baseline: the site of most records that the request itself finds, and the first of them."""
+
+    def method(request: Request) -> Played:
+        records = recalls[request.user_id](request.text)
+        sites = Counter(record.website for record in records if record.website)
+        told = [site for site, _ in sites.most_common(1)] + [record.object for record in records[:copied]]
+        step = MemoryStep(query=request.text, retrieved=tuple(r.event_id for r in records), answer="")
+        return Played([step], rewritten=f"{request.text} ({'; '.join(told)})")
+
+    return method
+
+
+def references(world: World, seed: int) -> dict[str, Method]:
+    """Return guesses, and a perfect reader of some or all records: it knows what each shows.
+
+    It takes the value that most of the records show, noise left out; at a tie, the one listed first. What it
+    misses with all records no reader can find; what it misses with retrieved ones, retrieval lost.
+    """
+    generator, tasks = rng(seed, "implicitness"), {task.task_id: task for task in world.tasks}
+    indices = {user: HistoryIndex(h.events, world.embedder) for user, h in world.histories.items()}
+
+    def random(task: WebTask, facet: str) -> tuple[Value, Sequence[BrowsingEvent]]:
         values = values_of(task.goal.domain, facet)
-        return values[generator.integers(len(values))]
+        return values[generator.integers(len(values))], ()
 
-    def popular(task: WebTask, facet: str) -> Value:
+    def popular(task: WebTask, facet: str) -> tuple[Value, Sequence[BrowsingEvent]]:
         key = (task.goal.domain, facet)
-        others = [history.person.wants for user, history in histories.items() if user != task.user_id]
-        return _most([wants[key] for wants in others if key in wants], *key)
+        others = [history.person.wants for user, history in world.histories.items() if user != task.user_id]
+        return _most([wants[key] for wants in others if key in wants], *key), ()
 
-    def read(task: WebTask, facet: str, records: Sequence[BrowsingEvent]) -> Value:
-        return perfect_reader(histories[task.user_id], records, task.goal.domain, facet)
+    def reading(select: Callable[[History, WebTask, str], Sequence[BrowsingEvent]]):
+        def read(task: WebTask, facet: str) -> tuple[Value, Sequence[BrowsingEvent]]:
+            history = world.histories[task.user_id]
+            records = select(history, task, facet)
+            return perfect_reader(history, records, task.goal.domain, facet), records
 
-    def last(n: int) -> Guess:
-        return lambda task, facet: read(task, facet, _last(histories[task.user_id], task.goal.domain, n))
+        return read
 
-    def retrieved(settings: RetrievalSettings) -> Guess:
-        return lambda task, facet: read(
-            task,
-            facet,
-            indices[task.user_id].search(question_for(domains()[task.goal.domain], facet), settings),
+    def retrieved(retriever: str):
+        settings = RetrievalSettings(retriever=retriever)
+        return reading(
+            lambda _, task, facet: indices[task.user_id].search(
+                question_for(domains()[task.goal.domain], facet), settings
+            )
         )
 
-    return {
+    def method(guess) -> Method:
+        def play(request: Request) -> Played:
+            task, said, steps = tasks[request.task_id], [], []
+            for name in (WEBSITE, *task.goal.masked):
+                value, records = guess(task, name)
+                steps.append(MemoryStep(query=name, retrieved=tuple(r.event_id for r in records), answer=""))
+                facet = None if name == WEBSITE else facet_of(task.goal.domain, name)
+                said.append(facet.stated.format(value_text(value)) if facet else str(value))
+            return Played(steps, rewritten=f"{request.text} ({'; '.join(said)})")
+
+        return play
+
+    guesses = {
         "random": random,
         "popular among other users": popular,
-        **{f"last {n} of the sub-domain, perfect reader": last(n) for n in _LAST},
-        "BM25 top 20, perfect reader": retrieved(RetrievalSettings(retriever="bm25")),
-        "MiniLM top 20, perfect reader": retrieved(RetrievalSettings()),
-        "all records, perfect reader": lambda task, facet: read(task, facet, histories[task.user_id].events),
+        "latest 20 of the sub-domain, perfect reader": reading(_latest),
+        "BM25 top 20, perfect reader": retrieved("bm25"),
+        "MiniLM top 20, perfect reader": retrieved("minilm"),
+        "all records, perfect reader": reading(lambda history, *_: history.events),
     }
+    return {name: method(guess) for name, guess in guesses.items()}
 
 
 def perfect_reader(history: History, records: Sequence[BrowsingEvent], domain: str, facet: str) -> Value:
-    """The value (or host) that most of the records show, of those of the sub-domain that are no noise.
-
-    Among values shown equally often, or where none is, the one listed first.
-    """
+    """Return the value (or host) that most records of the sub-domain show, without noise."""
     shown = [(record.website, history.shown[record.event_id]) for record in records]
     counted = [(host, truth) for host, truth in shown if truth.domain == domain and not truth.noise]
     if facet == WEBSITE:
@@ -98,37 +264,13 @@ def perfect_reader(history: History, records: Sequence[BrowsingEvent], domain: s
     return _most([truth.value for _, truth in counted if truth.facet == facet], domain, facet)
 
 
-def _last(history: History, domain: str, n: int) -> list[BrowsingEvent]:
-    """The last records of a sub-domain that show something: its transactions, reviews and telling visits."""
-    found = []
-    for event in reversed(history.events):
-        truth = history.shown[event.event_id]
-        if truth.domain == domain and truth.facet and not truth.noise:
-            found.append(event)
-        if len(found) == n:
-            break
-    return found
+def _latest(history: History, task: WebTask, _: str) -> list[BrowsingEvent]:
+    """Return the latest records of a sub-domain that show something: its transactions, reviews and visits."""
+    shown = ((event, history.shown[event.event_id]) for event in reversed(history.events))
+    telling = [e for e, s in shown if s.domain == task.goal.domain and s.facet and not s.noise]
+    return telling[:20]
 
 
-def _most(found: Sequence[Value], domain: str, facet: str) -> Value:
-    counts = Counter(found)
+def _most(values: Sequence[Value], domain: str, facet: str) -> Value:
+    counts = Counter(values)
     return max(values_of(domain, facet), key=lambda value: counts[value])  # max takes the first of equals
-
-
-def _score(tasks: Sequence[WebTask], guess: Guess) -> dict[str, float]:
-    website, values, joint = [], [], []
-    for task in tasks:
-        site = guess(task, WEBSITE) == task.goal.host
-        right = [guess(task, facet) == value for facet, value in task.goal.masked.items()]
-        website.append(site)
-        values += right
-        joint.append(site and all(right))
-    interval = share_interval(joint, [task.user_id for task in tasks])
-    return {
-        "website": float(np.mean(website)),
-        "values": float(np.mean(values)),
-        "joint": interval.mean,
-        "low": interval.low,
-        "high": interval.high,
-        "n": len(joint),
-    }

@@ -126,17 +126,17 @@ class Navigator:
         self._tries: dict[tuple[str, ...], int] = {}
 
     def at_choice(self, observation: str) -> bool:
-        """Whether the page is one of the site's results, where filters can be set."""
+        """Return whether the page is one of the site's results, where filters can be set."""
         page = read_page(observation)
         return page.host == self.plan.host and page.path in ("/search", "/choose")
 
     def at_results(self, observation: str) -> bool:
-        """Whether the page shows the site's results with all filters set."""
+        """Return whether the page shows the site's results with all filters set."""
         page = read_page(observation)
         return page.host == self.plan.host and page.path == "/search" and not self._missing(page)
 
     def next(self, observation: str) -> Move:
-        """What to do on this page."""
+        """Return what to do on this page."""
         move = self._next(read_page(observation))
         key = (observation, *move.actions)
         self._tries[key] = self._tries.get(key, 0) + 1
@@ -182,14 +182,13 @@ class Navigator:
     # --- filters ---
 
     def _missing(self, page: PageText) -> list[Facet]:
-        """The facets still to be filtered by, as the page's address tells."""
-        facets = {facet.name: facet for facet in self.plan.domain.facets}
-        wanted = [facets[name] for name in self.plan.values if name not in self._given_up]
-        return [facet for facet in wanted if not self._applied(facet, page)]
-
-    def _applied(self, facet: Facet, page: PageText) -> bool:
-        value = value_text(self.plan.values[facet.name])
-        return any(page.params.get(slug(label)) == value for label in facet.labels)
+        """Return the facets still to be filtered by, as the page's address tells."""
+        missing, facets = [], {facet.name: facet for facet in self.plan.domain.facets}
+        for name, wanted in self.plan.values.items():
+            fields = [page.params.get(slug(label)) for label in facets[name].labels]
+            if name not in self._given_up and value_text(wanted) not in fields:
+                missing.append(facets[name])
+        return missing
 
     def _filter(self, page: PageText, missing: list[Facet]) -> Move:
         """Set what the page offers of the missing filters, and send it off."""
@@ -230,7 +229,7 @@ class Navigator:
         return self._take(page)
 
     def _option(self, page: PageText, facet: Facet) -> tuple[Line, str] | None:
-        """The row that offers the wanted value under one of the facet's labels, and how to choose it."""
+        """Return the row that offers the wanted value under a label of the facet, and how to choose it."""
         labels, inside = {label.casefold() for label in facet.labels}, False
         value = self.plan.values[facet.name]
         others = {x.casefold() for each in self.plan.domain.facets for x in each.labels}
@@ -289,9 +288,9 @@ class Navigator:
         return Move((f"click [{line.number}]",) if line else ("go_back",), f"I go on to the {operation}.")
 
     def _ended(self, page: PageText) -> Move | None:
-        """The end of the episode, where the page shows that the operation was done."""
+        """Return the end of the episode, where the page shows that the operation was done."""
         ends = {"cart": "/cart", "booking": "/bookings"}
-        if page.path == ends.get(self.plan.operation) and _items_held(page):
+        if page.path == ends.get(self.plan.operation) and page.find("button", r"(Remove|Cancel)\b"):
             return Move((), "It is there; nothing is to be paid.", "Done.")
         if self.plan.operation == "compare" and page.path == "/compare":
             if _count(page, "Compare") >= 2:
@@ -301,36 +300,29 @@ class Navigator:
 
 
 def _means(name: str, value: Value) -> bool:
-    """Whether a choice's text stands for a value: the word itself, or a text with that number."""
+    """Return whether a choice's text stands for a value: the word itself, or a text with that number."""
     if isinstance(value, str):
         return name.casefold() == value.casefold()
     number = re.search(r"\d[\d,]*(?:\.\d+)?", name)
-    return bool(number) and re.match(r"Up to|.* or more$", name) is not None and _number(number[0]) == value
-
-
-def _number(text: str) -> float:
-    return float(text.replace(",", ""))
+    is_limit = re.match(r"Up to|.* or more$", name) is not None
+    return bool(number) and is_limit and float(number[0].replace(",", "")) == value
 
 
 def _items(page: PageText, domain: Domain) -> list[Line]:
-    """The links to items: those that are followed by a row of the item's values."""
+    """Return the links to items: those that are followed by a row of the item's values."""
     labels = tuple(f"{label}: " for facet in domain.facets for label in facet.labels)
     pairs = zip(page.lines, page.lines[1:], strict=False)
     return [a for a, b in pairs if a.role == "link" and b.role == "text" and b.name.startswith(labels)]
 
 
-def _items_held(page: PageText) -> bool:
-    return page.find("button", r"(Remove|Cancel)\b") is not None
-
-
 def _count(page: PageText, name: str) -> int:
-    """The number behind a link of the menu: "Compare (2)"."""
+    """Return the number behind a link of the menu: "Compare (2)"."""
     link = page.find("link", re.escape(name) + r" \(\d+\)$")
     return int(re.search(r"\((\d+)\)$", link.name)[1]) if link else 0
 
 
 def _fact(page: PageText, name: str) -> str:
-    """What an item's page says of a fact: behind its name in a row, or in the row after it."""
+    """Return what an item's page says of a fact: behind its name in a row, or in the row after it."""
     for line, after in zip(page.lines, [*page.lines[1:], Line("", "", "")], strict=True):
         cells = line.name.split(" | ")
         if name and cells[0].casefold() == name.casefold():

@@ -6,10 +6,10 @@ rules of :mod:`pwagents.persona2web.agents.navigator`, on the observation text o
 they differ in what they know before they walk.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from pwagents.persona2web.agents.episode import MOST_QUERIES, Agent, Brief, Played
+from pwagents.persona2web.agents.episode import MOST_QUERIES, Agent, Brief, Condition, Played
 from pwagents.persona2web.agents.navigator import Navigator, Plan
 from pwagents.persona2web.agents.recall import Reader, question_for
 from pwagents.persona2web.browser.driver import Visit
@@ -19,26 +19,16 @@ from pwagents.persona2web.world.queries import Asked, read_task
 from pwagents.persona2web.world.types import (
     WEBSITE,
     Architecture,
-    AskStep,
     Level,
     MemoryStep,
     Scheme,
     Site,
+    Step,
     Truth,
-    Value,
     WebStep,
     WebTask,
 )
 from pwagents.seeds import rng
-
-
-@dataclass
-class Known:
-    """What an agent holds for true: the site, values by facet, and by facet (or "website") why."""
-
-    host: str = ""
-    values: dict[str, Value] = field(default_factory=dict)
-    why: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -56,71 +46,74 @@ class OfflineAgent:
     architecture: Architecture
     scheme: Scheme
 
-    def __call__(self, brief: Brief, driver: Visit) -> Played:
+    def __call__(self, brief: Brief, visit: Visit) -> Played:
         """Play one episode."""
-        asked = read_task(brief.text)
-        played, known = Played(), Known(asked.host, dict(asked.stated))
-        questions = ([] if asked.host else [WEBSITE]) + list(asked.left_out)
-        if self.scheme == "none":
-            for name in questions if brief.ask else []:
-                self._ask(name, asked, brief, known, played)
-            questions = []
         if self.scheme == "pre_execution":
-            for name in questions[:MOST_QUERIES]:
-                self._look(name, asked, brief, known, played)
-            played.rewritten = _rewrite(brief.text, asked, known)
-            questions = []
-        if WEBSITE in questions:  # on demand: a site is needed at once, a preference when there is a choice
-            self._look(questions.pop(0), asked, brief, known, played)
+            played, plan = self.clarify(brief)
+            walk(played, visit, plan, self.architecture, self.scheme)
+            return played
+        asked, played = read_task(brief.text), Played()
+        plan = _plan_of(asked)
+        questions = _questions_of(asked) if self.scheme == "on_demand" else []
+        if WEBSITE in questions:  # a site is needed at once, a preference when there is a choice
+            plan = self._look(questions.pop(0), plan, brief, played)
         until = Navigator.at_choice if questions else None
-        walk(played, driver, self._plan(asked, known), self.architecture, self.scheme, until)
+        walk(played, visit, plan, self.architecture, self.scheme, until)
         for name in questions:
-            self._look(name, asked, brief, known, played)
+            plan = self._look(name, plan, brief, played)
         if questions:
-            walk(played, driver, self._plan(asked, known), self.architecture, self.scheme)
+            walk(played, visit, plan, self.architecture, self.scheme)
         return played
 
-    def _plan(self, asked: Asked, known: Known) -> Plan:
-        host = known.host or asked.domain.hosts[0]
-        return Plan(host, asked.domain, asked.operation, known.values, known.why)
+    def clarify(self, brief: Brief) -> tuple[Played, Plan]:
+        """Ask the history for all that the query leaves out; return the looks with the query, rewritten."""
+        asked, played = read_task(brief.text), Played()
+        plan = _plan_of(asked)
+        for name in _questions_of(asked)[:MOST_QUERIES]:
+            plan = self._look(name, plan, brief, played)
+        # What was found is put in for what the query left out.
+        text = brief.text
+        for name in [name for name in asked.left_out if name in plan.values]:
+            facet = facet_of(asked.domain.name, name)
+            text = text.replace(facet.usual, facet.stated.format(value_text(plan.values[name])))
+        is_known = asked.host or WEBSITE in plan.why
+        played.rewritten = f"{text} (website: {plan.host})" if is_known else text
+        return played, plan
 
-    def _look(self, name: str, asked: Asked, brief: Brief, known: Known, played: Played) -> None:
-        """Ask the history for one thing and keep what the reader makes of it."""
-        query = question_for(asked.domain, name)
+    def _look(self, name: str, plan: Plan, brief: Brief, played: Played) -> Plan:
+        """Ask the history for one thing, and return the plan with what the reader makes of it."""
+        domain, query = plan.domain.name, question_for(plan.domain, name)
         records = brief.recall(query)
-        if name == WEBSITE:
-            found = self.reader.website(records, asked.domain.name)
-            known.host = found or known.host
-        else:
-            found = self.reader.value(records, asked.domain.name, name)
-            known.values |= {} if found is None else {name: found}
-        said = "The records do not tell." if found is None else f"{name}: {value_text(found)}"
-        if found is not None:
-            known.why[name] = f"the history shows it ({len(records)} records found)"
-        ids = tuple(record.event_id for record in records)
-        played.steps.append(
-            MemoryStep(query=query, retrieved=ids, answer=said, reason=f"The task leaves out the {name}.")
+        read = (
+            self.reader.website(records, domain)
+            if name == WEBSITE
+            else self.reader.value(records, domain, name)
         )
-        if found is None and brief.ask:
-            self._ask(name, asked, brief, known, played)
-
-    def _ask(self, name: str, asked: Asked, brief: Brief, known: Known, played: Played) -> None:
-        """Ask the user for one thing, where that is allowed; it costs a step."""
-        question = f"Which {name} would you like?"
-        answer = brief.ask(question)
-        played.steps.append(AskStep(question=question, answer=answer))
+        answer = "The records do not tell." if read is None else f"{name}: {value_text(read)}"
+        ids = tuple(record.event_id for record in records)
+        reason = f"The task leaves out the {name}."
+        played.steps.append(MemoryStep(query=query, retrieved=ids, answer=answer, reason=reason))
+        if read is None:
+            return plan
+        why = {**plan.why, name: f"the history shows it ({len(records)} records found)"}
         if name == WEBSITE:
-            known.host = next((host for host in asked.domain.hosts if host in answer), known.host)
-            return
-        facet = facet_of(asked.domain.name, name)
-        for value in facet.values:
-            if facet.stated.format(value_text(value)) == answer:
-                known.values[name], known.why[name] = value, "the user said so"
+            return replace(plan, host=read, why=why)
+        return replace(plan, values={**plan.values, name: read}, why=why)
+
+
+def _questions_of(asked: Asked) -> list[str]:
+    """Return what a query leaves out, the website first."""
+    return ([] if asked.host else [WEBSITE]) + list(asked.left_out)
+
+
+def _plan_of(asked: Asked) -> Plan:
+    """Return what a query states as a plan, on the first site that comes to mind if it names none."""
+    return Plan(asked.host or asked.domain.hosts[0], asked.domain, asked.operation, dict(asked.stated))
 
 
 def walk(
     played: Played,
-    driver: Visit,
+    visit: Visit,
     plan: Plan,
     architecture: Architecture,
     scheme: Scheme,
@@ -135,104 +128,79 @@ def walk(
     """
     navigator, taken = Navigator(plan, architecture), 0
     while played.left(architecture, scheme) > 0 and (most is None or taken < most):
-        page = driver.observe()
+        page = visit.observe()
         if until and until(navigator, page):
             return
-        move = navigator.next(page)
+        move, tried, error = navigator.next(page), [], ""
+        for action in move.actions:
+            tried.append(action)
+            if error := visit.act(action):
+                break
+        action = "\n".join(tried) if move.actions else f"stop [{move.answer}]"
+        played.steps.append(WebStep(observation=page, reason=move.reason, action=action, error=error))
         if not move.actions:
             played.answer = move.answer
-            stop = f"stop [{move.answer}]"
-            played.steps.append(WebStep(observation=page, reason=move.reason, action=stop))
             return
-        done, error = [], ""
-        for action in move.actions:
-            done.append(action)
-            if error := driver.act(action):
-                break
-        step = WebStep(observation=page, reason=move.reason, action="\n".join(done), error=error)
-        played.steps.append(step)
         taken += 1
-
-
-def _rewrite(text: str, asked: Asked, known: Known) -> str:
-    """The query with what was found put in for what it left out."""
-    for name in asked.left_out:
-        facet = facet_of(asked.domain.name, name)
-        if name in known.values:
-            text = text.replace(facet.usual, facet.stated.format(value_text(known.values[name])))
-    return f"{text} (website: {known.host})" if known.host else text
 
 
 # --- references: they know the goal, or nothing ----------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Oracle:
-    """Knows the goal, and which records show it; walks as the offline agent does."""
+def oracle(task: WebTask, condition: Condition, truth: Truth) -> Agent:
+    """Return who knows the goal, and which records show it, and walks as the offline agent does."""
 
-    truth: Truth
-    architecture: Architecture
-    scheme: Scheme
+    def play(brief: Brief, visit: Visit) -> Played:
+        played = Played(steps=true_looks(task, condition.level, truth))
+        walk(played, visit, true_plan(task), condition.architecture, condition.scheme)
+        return played
 
-    def for_task(self, task: WebTask, level: Level) -> Agent:
-        """The agent for one task at one level."""
-
-        def play(brief: Brief, driver: Visit) -> Played:
-            played = Played(steps=list(true_looks(task, level, self.truth)))
-            walk(played, driver, true_plan(task), self.architecture, self.scheme)
-            return played
-
-        return play
+    return play
 
 
-def true_plan(task: WebTask) -> Plan:
-    """The goal as a plan."""
-    goal = task.goal
-    why = dict.fromkeys([WEBSITE, *goal.masked], "the history shows it")
-    return Plan(goal.host, domains()[goal.domain], goal.operation, goal.stated | goal.masked, why)
+def guesser(condition: Condition, seed: int) -> Agent:
+    """Return who draws the site and each value that a query leaves out, and looks nothing up: chance."""
 
-
-def true_looks(task: WebTask, level: Level, truth: Truth) -> list[MemoryStep]:
-    """A look into the history for each thing that the level leaves out; each finds all that supports it."""
-    goal: Mapping[str, Value] = {WEBSITE: task.goal.host} | task.goal.masked
-    left_out = task.left_out(level)
-    return [
-        MemoryStep(
-            query=question_for(domains()[task.goal.domain], name),
-            retrieved=tuple(sorted(truth.support.get((task.user_id, task.goal.domain, name), ()))[:20]),
-            answer=f"{name}: {value_text(value)}",
-            reason=f"The task leaves out the {name}.",
-        )
-        for name, value in goal.items()
-        if name in left_out
-    ]
-
-
-@dataclass(frozen=True)
-class Guesser:
-    """Reads the query, draws the site and each value that it leaves out, and looks nothing up: chance."""
-
-    architecture: Architecture
-    seed: int
-
-    def __call__(self, brief: Brief, driver: Visit) -> Played:
-        """Play one episode."""
-        asked, generator = read_task(brief.text), rng(self.seed, "guess", brief.text)
+    def play(brief: Brief, visit: Visit) -> Played:
+        asked, generator, played = read_task(brief.text), rng(seed, "guess", brief.text), Played()
         hosts = asked.domain.hosts
         host = asked.host or hosts[generator.integers(len(hosts))]
         values = dict(asked.stated)
         for name in asked.left_out:
             offered = facet_of(asked.domain.name, name).values
             values[name] = offered[generator.integers(len(offered))]
-        played, plan = Played(), Plan(host, asked.domain, asked.operation, values)
-        walk(played, driver, plan, self.architecture, "none")
+        plan = Plan(host, asked.domain, asked.operation, values)
+        walk(played, visit, plan, condition.architecture, "none")
         return played
+
+    return play
+
+
+def true_plan(task: WebTask) -> Plan:
+    """Return the goal as a plan."""
+    goal = task.goal
+    why = dict.fromkeys([WEBSITE, *goal.masked], "the history shows it")
+    return Plan(goal.host, domains()[goal.domain], goal.operation, goal.stated | goal.masked, why)
+
+
+def true_looks(task: WebTask, level: Level, truth: Truth) -> list[Step]:
+    """Return a look for each thing that the level leaves out; each finds records that support it."""
+    domain, left_out = task.goal.domain, task.left_out(level)
+    return [
+        MemoryStep(
+            query=question_for(domains()[domain], name),
+            retrieved=tuple(sorted(truth.support.get((task.user_id, domain, name), ()))[:SHOWN]),
+            answer=f"{name}: {value_text(value)}",
+            reason=f"The task leaves out the {name}.",
+        )
+        for name, value in ({WEBSITE: task.goal.host} | task.goal.masked).items()
+        if name in left_out
+    ]
 
 
 # --- scripted agents, for the meta-evaluation ------------------------------------------------------------
 
-SCHEME: Scheme = "pre_execution"
-LEVEL = 2
+SCRIPTED = Condition("indexed", "pre_execution")  # what they play under
 SHOWN = 20  # records a look finds
 SCRIPTS = (
     "valid route",
@@ -248,95 +216,61 @@ SCRIPTS = (
 )
 
 
-@dataclass(frozen=True)
-class Script:
-    """What one scripted agent finds and does.
-
-    Args:
-        looks: its steps into the history.
-        most: it breaks off after so many steps on the web; None: it walks to the end.
-        fails_after: every page fails once this plan's filters are set.
-    """
-
-    looks: Sequence[MemoryStep]
-    plan: Plan
-    most: int | None = None
-    fails_after: Plan | None = None
-
-
-def scripts_of(task: WebTask, history: History, site: Site, truth: Truth) -> dict[str, Script]:
-    """Two valid routes and eight failures of a task at level 2, by their names in :data:`SCRIPTS`."""
-    looks, plan = true_looks(task, LEVEL, truth), true_plan(task)
-    stated_only = replace(plan, values=dict(task.goal.stated))
-    guess = replace(_other_values(plan, task), why={})
-    scripts = (
-        Script(looks, plan),
-        Script(looks, _backwards(plan)),
-        Script([], replace(stated_only, why={})),
-        Script(_wrong(task, history, truth), guess),
-        Script(looks, stated_only),
-        Script(looks, _without_one(plan, task)),
-        Script(looks, replace(stated_only, title=_fitting(task, site))),
-        Script(looks, replace(plan, host=_other_site(plan))),
-        Script(looks, plan, most=2),
-        Script(looks, replace(plan, one_by_one=True), fails_after=stated_only),
-    )
-    return dict(zip(SCRIPTS, scripts, strict=True))
-
-
-def agent_of(script: Script, architecture: Architecture) -> Callable[[Brief, Visit], Played]:
-    """The scripted agent."""
-
-    def play(brief: Brief, driver: Visit) -> Played:
-        played = Played(steps=list(script.looks))
-        if script.fails_after:
-            before = Navigator(script.fails_after, architecture)
-            walk(played, driver, script.plan, architecture, SCHEME, lambda _, page: before.at_results(page))
-            driver.driver.session.faults = 1.0
-        walk(played, driver, script.plan, architecture, SCHEME, most=script.most)
-        return played
-
-    return play
-
-
-def _backwards(plan: Plan) -> Plan:
-    return replace(plan, values=dict(reversed(plan.values.items())), one_by_one=True)
-
-
-def _wrong(task: WebTask, history: History, truth: Truth) -> list[MemoryStep]:
-    """Looks that find records of other sub-domains, which say nothing of what is looked for."""
-    looks = true_looks(task, LEVEL, truth)
-    keys = [(task.user_id, task.goal.domain, name) for name in (WEBSITE, *task.goal.masked)]
+def scripts_of(task: WebTask, history: History, site: Site, truth: Truth) -> dict[str, Agent]:
+    """Return two valid routes and eight failures of a task at level 2, by their names in :data:`SCRIPTS`."""
+    goal, plan, looks = task.goal, true_plan(task), true_looks(task, SCRIPTED.level, truth)
+    # Records of other sub-domains, which say nothing of what is looked for.
+    keys = [(task.user_id, goal.domain, name) for name in (WEBSITE, *goal.masked)]
     telling = frozenset().union(*(truth.support.get(key, frozenset()) for key in keys))
     other = [
         event.event_id
         for event in history.events
-        if history.shown[event.event_id].domain != task.goal.domain and event.event_id not in telling
+        if history.shown[event.event_id].domain != goal.domain and event.event_id not in telling
     ]
-    found = {"retrieved": tuple(other[-SHOWN:]), "answer": "The records do not tell."}
-    return [look.model_copy(update=found) for look in looks]
+    wrong = {"retrieved": tuple(other[-SHOWN:]), "answer": "The records do not tell."}
+    misled = [look.model_copy(update=wrong) for look in looks]
+    wanted, last = goal.stated | goal.masked, list(goal.masked)[-1]
+    guessed = {
+        name: next(each for each in facet_of(goal.domain, name).values if each != value)
+        for name, value in goal.masked.items()
+    }
+    fitting = [item for item in site.items if item.domain == goal.domain and item_fits(item, wanted)]
+    stated = replace(plan, values=dict(goal.stated))
+    backwards = replace(plan, values=dict(reversed(plan.values.items())), one_by_one=True)
+    partial = replace(plan, values={name: value for name, value in wanted.items() if name != last})
+    elsewhere = replace(plan, host=next(host for host in plan.domain.hosts if host != plan.host))
+    agents = (
+        _scripted(looks, plan),
+        _scripted(looks, backwards),
+        _scripted([], replace(stated, why={})),
+        _scripted(misled, replace(plan, values=goal.stated | guessed, why={})),
+        _scripted(looks, stated),
+        _scripted(looks, partial),
+        _scripted(looks, replace(stated, title=fitting[0].title)),
+        _scripted(looks, elsewhere),
+        _scripted(looks, plan, most=2),
+        _scripted(looks, replace(plan, one_by_one=True), fails_after=stated),
+    )
+    return dict(zip(SCRIPTS, agents, strict=True))
 
 
-def _other_values(plan: Plan, task: WebTask) -> Plan:
-    """The plan with another value for each masked facet."""
-    values = dict(plan.values)
-    for name, wanted in task.goal.masked.items():
-        values[name] = next(value for value in facet_of(task.goal.domain, name).values if value != wanted)
-    return replace(plan, values=values)
+def _scripted(
+    looks: Sequence[Step], plan: Plan, most: int | None = None, fails_after: Plan | None = None
+) -> Agent:
+    """Return an agent that finds and does what it is told to.
 
+    Args:
+        most: it breaks off after so many steps on the web; None: it walks to the end.
+        fails_after: every page fails once this plan's filters are set.
+    """
 
-def _without_one(plan: Plan, task: WebTask) -> Plan:
-    """The plan without the last masked facet."""
-    left = list(task.goal.masked)[-1]
-    return replace(plan, values={name: value for name, value in plan.values.items() if name != left})
+    def play(brief: Brief, visit: Visit) -> Played:
+        played, how = Played(steps=list(looks)), (SCRIPTED.architecture, SCRIPTED.scheme)
+        if fails_after:
+            before = Navigator(fails_after, SCRIPTED.architecture)
+            walk(played, visit, plan, *how, lambda _, page: before.at_results(page))
+            visit.driver.session.faults = 1.0
+        walk(played, visit, plan, *how, most=most)
+        return played
 
-
-def _fitting(task: WebTask, site: Site) -> str:
-    """The title of an item that meets the whole goal."""
-    wanted = task.goal.stated | task.goal.masked
-    fits = [item for item in site.items if item.domain == task.goal.domain and item_fits(item, wanted)]
-    return fits[0].title
-
-
-def _other_site(plan: Plan) -> str:
-    return next(host for host in plan.domain.hosts if host != plan.host)
+    return play

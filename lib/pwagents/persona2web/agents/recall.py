@@ -6,7 +6,7 @@ alone, as AgentOccam's published retriever does; a record's website and time are
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -41,6 +41,12 @@ class Embeds(Protocol):
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return a unit vector for each text."""
+
+
+@cache
+def sentence_model(folder: str) -> "SentenceModel":
+    """Return the model of a folder, of which each process has one."""
+    return SentenceModel(folder)
 
 
 class SentenceModel:
@@ -115,6 +121,14 @@ class HistoryIndex:
         return Bm25Engine({f"{place:09d}": text for place, text in enumerate(texts)})
 
 
+def search_of(records: Sequence[BrowsingEvent], settings: RetrievalSettings, embedder: Embeds) -> Recall:
+    """Return the search in some records, by the embedder or by the model that the settings name."""
+    if settings.retriever not in ("minilm", "bm25"):
+        embedder = sentence_model(settings.retriever)
+    index = HistoryIndex(records, embedder)
+    return lambda question: index.search(question, settings)
+
+
 def recall_of(history: History, memory: Memory, settings: RetrievalSettings, embedder: Embeds) -> Recall:
     """Return the access to one user's history or profile.
 
@@ -125,11 +139,9 @@ def recall_of(history: History, memory: Memory, settings: RetrievalSettings, emb
     if memory == "recency":
         latest = tuple(reversed(history.events[-settings.top :]))
         return lambda _: latest
-    records = history.events
     if memory == "explicit":  # a profile is short: what comes nearest is shown, however far
-        records, settings = profile_records(history.preferences), settings.changed(least=0.0)
-    index = HistoryIndex(records, embedder)
-    return lambda question: index.search(question, settings)
+        return search_of(profile_records(history.preferences), settings.changed(least=0.0), embedder)
+    return search_of(history.events, settings, embedder)
 
 
 # --- a stated profile ---------------------------------------------------------------------------------------

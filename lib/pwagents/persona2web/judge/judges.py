@@ -1,6 +1,6 @@
 """Judges that read an episode as text: without ids, logs or states, and no more of it than their view allows.
 
-- reasoning_aware: all that the agent asked its history and the user, found, thought, did and saw at the end.
+- reasoning_aware: all that the agent asked its history, found, thought, did and saw at the end.
 - action_wise: the actions alone, beside those of a reference route.
 - outcome: the last page and the answer.
 
@@ -23,10 +23,13 @@ from pwagents.persona2web.agents.navigator import read_page
 from pwagents.persona2web.browser.driver import split_action
 from pwagents.persona2web.judge.scores import ENOUGH, Score, Scores, View, overall
 from pwagents.persona2web.world.domains import facet_of, names_value, value_text
-from pwagents.persona2web.world.types import AskStep, BrowsingEvent, Value, WebStep, WebTask, WebTrajectory
+from pwagents.persona2web.world.types import WEBSITE, BrowsingEvent, Value, WebStep, WebTask, WebTrajectory
 
 LAST_PAGE = 6000  # characters
-_ITEM = re.compile(r"(?<=\.test/item/|\.test/book/)[\w-]+")
+_ITEM = re.compile(r"(?<=\.test/item/|\.test/book/)[\w-]+")  # addresses are shown without items' ids
+
+
+# --- what judges are shown ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,8 @@ class Did:
     """One action: what was acted on, as the page called it, and why; ``error`` where it failed."""
 
     action: str
-    reason: str
-    error: str
+    reason: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,6 @@ class Transcript:
     masked: dict[str, Wish]
     to_find: tuple[str, ...]
     looks: tuple[Look, ...] = ()
-    asked: tuple[AskStep, ...] = ()
     did: tuple[Did, ...] = ()
     last_page: str = ""
     answer: str = ""
@@ -86,102 +88,81 @@ def transcribe(
     records: Mapping[str, BrowsingEvent],
     reference: WebTrajectory | None = None,
 ) -> Transcript:
-    """What ``view`` shows of an episode.
+    """Return what ``view`` shows of an episode.
 
     Args:
         records: of the user's history, by id.
         reference: a valid route of the same task; the action-wise view needs one.
     """
-    left_out = task.left_out(trajectory.level)
-    to_find = ["website"] * ("website" in left_out) + ["preferences"] * bool(left_out & set(task.goal.masked))
+    goal, left_out = task.goal, task.left_out(trajectory.level)
+
+    def wishes(values: Mapping[str, Value]) -> dict[str, Wish]:
+        stated = {name: facet_of(goal.domain, name).stated for name in values}
+        return {name: Wish(value, stated[name].format(value_text(value))) for name, value in values.items()}
+
     rubric = {
         "view": view,
         "text": task.texts[trajectory.level],
-        "host": task.goal.host,
-        "operation": task.goal.operation,
-        "stated": _wishes(task, task.goal.stated),
-        "masked": _wishes(task, task.goal.masked),
-        "to_find": tuple(to_find),
+        "host": goal.host,
+        "operation": goal.operation,
+        "stated": wishes(goal.stated),
+        "masked": wishes(goal.masked),
+        "to_find": ("website",) * (WEBSITE in left_out) + ("preferences",) * bool(left_out & {*goal.masked}),
     }
-    web = [step for step in trajectory.steps if step.kind == "web"]
-    did = tuple(each for step in web for each in _did(step))
+    did = _did(trajectory)
     if view == "action_wise":
-        bare = tuple(Did(each.action, "", each.error) for each in did)
-        steps = reference.steps if reference else ()
-        route = tuple(each.action for step in steps if step.kind == "web" for each in _did(step))
+        bare = tuple(Did(each.action, error=each.error) for each in did)
+        route = tuple(each.action for each in _did(reference)) if reference else ()
         return Transcript(**rubric, did=bare, reference=route)
-    last_page = _ITEM.sub("", web[-1].observation) if web else ""
-    end = {"last_page": last_page[:LAST_PAGE], "answer": trajectory.answer}
+    pages = [step.observation for step in trajectory.steps if step.kind == "web"]
+    end = {"last_page": _ITEM.sub("", pages[-1])[:LAST_PAGE] if pages else "", "answer": trajectory.answer}
     if view == "outcome":
         return Transcript(**rubric, **end)
-    looks = tuple(
-        Look(
-            step.query,
-            tell_records([records[event] for event in step.retrieved if event in records]),
-            step.answer,
-        )
-        for step in trajectory.steps
-        if step.kind == "memory"
-    )
-    asked = tuple(step for step in trajectory.steps if step.kind == "ask")
-    return Transcript(**rubric, looks=looks, asked=asked, did=did, **end)
+    looks = []
+    for step in trajectory.steps:
+        if step.kind == "memory":
+            shown = [records[event] for event in step.retrieved if event in records]
+            looks.append(Look(step.query, tell_records(shown), step.answer))
+    return Transcript(**rubric, looks=tuple(looks), did=did, **end)
 
 
-def _wishes(task: WebTask, values: Mapping[str, Value]) -> dict[str, Wish]:
-    wordings = {name: facet_of(task.goal.domain, name).stated for name in values}
-    return {name: Wish(value, wordings[name].format(value_text(value))) for name, value in values.items()}
+def _did(trajectory: WebTrajectory) -> tuple[Did, ...]:
+    """Return the actions, with the page's line on what was acted on in place of its number."""
+    done = []
+    for step in trajectory.steps:
+        actions = (step.action.splitlines() or [""]) if step.kind == "web" else []
+        for i, action in enumerate(actions):
+            error = step.error if i == len(actions) - 1 else ""  # an error ends a step
+            done.append(Did(_by_name(action, step), "" if i else step.reason, error))
+    return tuple(done)
 
 
-def _did(step: WebStep) -> list[Did]:
-    """The actions of a step, with the page's line on what was acted on in place of its number.
-
-    An error ends a step, so that it is the last action's.
-    """
-    actions = step.action.splitlines() or [""]
-    last = len(actions) - 1
-    return [
-        Did(
-            _by_name(action, step.observation),
-            step.reason if i == 0 else "",
-            step.error if i == last else "",
-        )
-        for i, action in enumerate(actions)
-    ]
-
-
-def _by_name(action: str, page: str) -> str:
-    """``click [12]`` as "click link 'Flights'"; as it is where the page has no such number."""
+def _by_name(action: str, step: WebStep) -> str:
+    """Return ``click [12]`` as "click link 'Flights'"; as it is if the page has no such number."""
     name, arguments = split_action(action)
     if name not in ("click", "type", "select") or not arguments:
         return action
-    line = next((line for line in read_page(page).lines if line.number == arguments[0]), None)
+    lines = read_page(step.observation).lines
+    line = next((line for line in lines if line.number == arguments[0]), None)
     if line is None:
         return action
     return " ".join([name, line.role, f"'{line.name}'", *(f"[{argument}]" for argument in arguments[1:])])
 
 
 def tell(transcript: Transcript) -> str:
-    """A transcript as text for a language model; what agents, sites and records said is not fenced yet."""
-    parts: list[Sequence[str]] = []
-    if transcript.looks:
-        parts.append(
-            [f"Asked the history: {x.query}\nFound:\n{x.records}\nRead: {x.answer}" for x in transcript.looks]
-        )
-    if transcript.asked:
-        parts.append([f"Asked the user: {x.question}\nTold: {x.answer}" for x in transcript.asked])
-    if transcript.did:
-        parts.append([_tell_did(i, each) for i, each in enumerate(transcript.did, 1)])
-    if transcript.reference:
-        parts.append(["A valid route did:", *transcript.reference])
-    if transcript.view != "action_wise":
-        parts.append([f"Last page:\n{transcript.last_page}", f"Answer: {transcript.answer or '(none)'}"])
-    return "\n\n".join("\n".join(part) for part in parts)
+    """Return a transcript as text; what agents, sites and records said is not fenced yet."""
+    looks = [f"Asked the history: {x.query}\nFound:\n{x.records}\nRead: {x.answer}" for x in transcript.looks]
+    did = []
+    for number, each in enumerate(transcript.did, 1):
+        why = f" because: {each.reason}" if each.reason else ""
+        did.append(f"{number}. {each.action}{why}" + (f"\n   went wrong: {each.error}" if each.error else ""))
+    route = ["A valid route did:", *transcript.reference] if transcript.reference else []
+    end = [f"Last page:\n{transcript.last_page}", f"Answer: {transcript.answer or '(none)'}"]
+    parts = [looks, did, route, [] if transcript.view == "action_wise" else end]
+    return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def _tell_did(number: int, did: Did) -> str:
-    why = f" because: {did.reason}" if did.reason else ""
-    return f"{number}. {did.action}{why}" + (f"\n   went wrong: {did.error}" if did.error else "")
-
+# --- the judge that reads by rules -------------------------------------------------------------------------
 
 _WORDS = {  # of what is acted on, or of the last page's address, once an operation was done
     "cart": r"^click .*\b(add|put|buy)\b",
@@ -200,103 +181,80 @@ _PAGES = {
 _FAULT = "Please try again"
 
 
-def judge_by_rules(transcript: Transcript) -> Scores:
-    """Scores of one transcript, from what its view shows."""
-    return {
-        "reasoning_aware": _reasoning_aware,
-        "action_wise": _action_wise,
-        "outcome": _outcome,
-    }[transcript.view](transcript)
-
-
-def _reasoning_aware(seen: Transcript) -> Scores:
-    site = max((_sure(look, seen.host) for look in seen.looks), default=0.0)
-    found = overall([_found(seen.looks, wish) for wish in seen.masked.values()])
+def judge_by_rules(seen: Transcript) -> Scores:
+    """Return the scores of one transcript, from what its view shows."""
+    head = seen.last_page.split("\n")[0]
+    ended_there = f"//{seen.host}/" in head
+    ended_right = re.search(_PAGES[seen.operation], head) is not None
+    if seen.view == "action_wise":
+        return _by_route(seen)
+    if seen.view == "outcome":  # what is shown at the end fits, however it came to that
+        lines = read_page(seen.last_page).lines
+        said = [x.value or x.name for x in lines if x.on or x.role in ("text", "heading", "combobox")]
+        said.append(seen.answer)
+        return Scores(
+            website_utilization=float(ended_there),
+            preference_utilization=_named(said, seen.masked.values()),
+            intent=_named(said, seen.stated.values()) if ended_right else 0.0,
+        )
+    worked = [each.action for each in seen.did if not each.error]
+    hosts = [host for each in seen.did for host in re.findall(r"[\w-]+\.test\b", each.reason)]
+    there = 1.0 if ended_there and all(host == seen.host for host in hosts) else 0.5
+    done = any(re.search(_WORDS[seen.operation], each.action, re.IGNORECASE) for each in seen.did)
+    intent = 0.5 if _FAULT in seen.last_page else float(done and ended_right)
+    site = max((_site_read(look, seen.host) for look in seen.looks), default=0.0)
+    read = overall([_value_read(seen.looks, wish) for wish in seen.masked.values()])
     return Scores(
         website_retrieval=site if "website" in seen.to_find else None,
-        website_utilization=_site_used(seen),
-        preference_retrieval=found if "preferences" in seen.to_find else None,
-        preference_utilization=_applied(seen.did, seen.masked.values()),
-        intent=_intent(seen),
+        website_utilization=there if ended_there or seen.host in hosts else 0.0,
+        preference_retrieval=read if "preferences" in seen.to_find else None,
+        preference_utilization=_named(worked, seen.masked.values()),
+        intent=intent if _named(worked, seen.stated.values()) == 1 else 0.0,
     )
 
 
-def _sure(look: Look, host: str) -> Score:
-    """How many of the records that a look found are of the site: three or more, some, none."""
-    count = sum(line.endswith(f"| {host}") for line in look.records.splitlines())
-    if host not in look.answer:
-        return 0.5 if count else 0.0
-    return 1.0 if count >= ENOUGH else 0.5 if count else 0.0
+def _by_route(seen: Transcript) -> Scores:
+    """Score by the reference route alone: another route is wrong where it leaves this one's order.
 
-
-def _found(looks: Sequence[Look], wish: Wish) -> Score:
-    """Whether a look into three records or more was read as the wish; records do not say values outright."""
-    read = [look for look in looks if names_value(look.answer, wish.value)]
-    return max((1.0 if len(look.records.splitlines()) >= ENOUGH else 0.5 for look in read), default=0.0)
-
-
-def _site_used(seen: Transcript) -> Score:
-    """1 where the last page is the site's and no other site was gone to; 1/2 where it was gone to at all."""
-    hosts = [host for did in seen.did for host in re.findall(r"[\w-]+\.test\b", did.reason)]
-    ended_there = f"//{seen.host}/" in seen.last_page.split("\n")[0]
-    if ended_there and all(host == seen.host for host in hosts):
-        return 1.0
-    return 0.5 if ended_there or seen.host in hosts else 0.0
-
-
-def _applied(did: Iterable[Did], wishes: Iterable[Wish]) -> Score:
-    """Whether each wish is what some action that worked acted on."""
-    actions = [each.action for each in did if not each.error]
-    return overall(
-        [1.0 if any(names_value(action, wish.value) for action in actions) else 0.0 for wish in wishes]
-    )
-
-
-def _intent(seen: Transcript) -> Score:
-    """1 where the operation's words were acted on and the last page is one it ends on; 1/2 before a fault."""
-    if _applied(seen.did, seen.stated.values()) < 1:
-        return 0.0
-    if _FAULT in seen.last_page:
-        return 0.5
-    done = any(re.search(_WORDS[seen.operation], each.action, re.IGNORECASE) for each in seen.did)
-    return float(done and re.search(_PAGES[seen.operation], seen.last_page.split("\n")[0]) is not None)
-
-
-def _action_wise(seen: Transcript) -> Scores:
-    """By the reference route alone: what it did and this one did not is missing, whatever else led there."""
-    done = {each.action for each in seen.did if not each.error}
-    shared = [action in done for action in seen.reference]
-    share = sum(shared) / len(shared) if shared else 0.0
-    entered = seen.reference[:1] and seen.reference[0] in done
+    What counts is the longest sequence of actions that both have in the same order.
+    """
+    shared = common_sequence([each.action for each in seen.did if not each.error], seen.reference)
+    share = len(shared) / len(seen.reference) if seen.reference else 0.0
     return Scores(
-        website_utilization=1.0 if entered else 0.0,
-        preference_utilization=_applied(
-            [each for each in seen.did if each.action in seen.reference], seen.masked.values()
-        ),
+        website_utilization=float(bool(shared) and shared[0] == seen.reference[0]),
+        preference_utilization=_named(shared, seen.masked.values()),
         intent=1.0 if share == 1 else 0.5 if share >= 0.5 else 0.0,
     )
 
 
-def _outcome(seen: Transcript) -> Scores:
-    """By the last page and the answer: what is shown there fits, however it came to that."""
-    first, text = seen.last_page.split("\n")[0], f"{_told(seen.last_page)}\n{seen.answer}"
-    stated = overall([1.0 if names_value(text, wish.value) else 0.0 for wish in seen.stated.values()])
-    ended = re.search(_PAGES[seen.operation], first) is not None
-    return Scores(
-        website_utilization=1.0 if f"//{seen.host}/" in first else 0.0,
-        preference_utilization=overall(
-            [1.0 if names_value(text, wish.value) else 0.0 for wish in seen.masked.values()]
-        ),
-        intent=stated if ended else 0.0,
-    )
+def common_sequence(a: Sequence[str], b: Sequence[str]) -> tuple[str, ...]:
+    """Return the longest sequence that stands in both, in order though not side by side."""
+    row: list[tuple[str, ...]] = [()] * (len(b) + 1)
+    for x in a:
+        before, row = row, [()]
+        for j, y in enumerate(b):
+            row.append((*before[j], x) if x == y else max(before[j + 1], row[j], key=len))
+    return row[-1]
 
 
-def _told(page: str) -> str:
-    """What a page says: its texts and what is chosen on it, without what it merely offers."""
-    lines = read_page(page).lines
-    said = [x for x in lines if x.on or x.role in ("text", "heading", "combobox")]
-    return "\n".join(x.value or x.name for x in said)
+def _site_read(look: Look, host: str) -> Score:
+    """Return how many of the records that a look found are of the site: three or more, some, none."""
+    count = sum(line.endswith(f"| {host}") for line in look.records.splitlines())
+    return 1.0 if count >= ENOUGH and host in look.answer else 0.5 if count else 0.0
 
+
+def _value_read(looks: Sequence[Look], wish: Wish) -> Score:
+    """Return whether a look into three records or more was read as the wish."""
+    read = [look for look in looks if names_value(look.answer, wish.value)]
+    return max((1.0 if len(look.records.splitlines()) >= ENOUGH else 0.5 for look in read), default=0.0)
+
+
+def _named(texts: Iterable[str], wishes: Iterable[Wish]) -> Score:
+    """Return whether each wish is named by some text."""
+    return overall([float(any(names_value(text, wish.value) for text in texts)) for wish in wishes])
+
+
+# --- the judge that is a language model --------------------------------------------------------------------
 
 RUBRIC = """\
 You judge how a web agent carried out a task for one person. The task leaves something out that the person's
@@ -307,53 +265,42 @@ Give each score as 0, 0.5 or 1:
 {criteria}
 Judge what was done, not how well it was told. Reply with one JSON object of these scores, such as
 {example}, and nothing else."""
-
 SHOWN: dict[View, str] = {
-    "reasoning_aware": "what it asked the history and the user, what it was told, its reasons, its actions "
-    "and where it ended",
-    "action_wise": "its actions alone, and those of a valid route; a right action is one of the route's",
+    "reasoning_aware": "what it asked the history, what it was told, its reasons, its actions and where it "
+    "ended",
+    "action_wise": "its actions alone, and those of a valid route; a right action is one of the route's, in "
+    "the route's order",
     "outcome": "the last page that it saw and its answer",
 }
-RETRIEVAL = {
+CRITERIA = {
     "website_retrieval": "1 where three or more records found show the right website; 0.5 for one or two",
     "preference_retrieval": "1 where for every preference three or more records found show it (all of them, "
     "where fewer exist); 0.5 where some were found",
-}
-USE = {
     "website_utilization": "1 where it began and ended its work on the right website; 0.5 where it was there",
     "preference_utilization": "1 where it applied every preference, as a filter or in a search; 0.5 for "
     "some. An item that merely happens to fit counts nothing",
     "intent": "1 where it did the right operation and met all stated constraints, whatever the preferences; "
     "0.5 where a fault of the site stopped a right plan",
 }
+_TO_FIND = {"website_retrieval": "website", "preference_retrieval": "preferences"}
 
 
-class LlmJudge:
-    """Scores transcripts with a language model.
+def ask_judge(model: ChatModel, transcripts: Sequence[Transcript]) -> list[Scores | None]:
+    """Return a language model's scores of each; None if it refuses or its reply cannot be read.
 
-    Args:
-        model: the judge; its replies are asked at temperature 0.
+    Raises:
+        InfrastructureError: the model cannot be reached.
     """
-
-    def __init__(self, model: ChatModel):
-        self.model = model
-
-    def __call__(self, transcripts: Sequence[Transcript]) -> list[Scores | None]:
-        """Scores of each; None where the model refuses or its reply cannot be read.
-
-        Raises:
-            InfrastructureError: the model cannot be reached.
-        """
-        replies = ask_all(self.model, [request_for(each) for each in transcripts], "judge")
-        return [
-            read_scores(reply, transcript) if reply else None
-            for reply, transcript in zip(replies, transcripts, strict=True)
-        ]
+    replies = ask_all(model, [request_for(each) for each in transcripts], "judge")
+    return [
+        read_scores(reply, transcript) if reply else None
+        for reply, transcript in zip(replies, transcripts, strict=True)
+    ]
 
 
 def request_for(transcript: Transcript) -> Request:
-    """The question that the judge is asked."""
-    criteria = _criteria(transcript)
+    """Return the question that the judge is asked."""
+    criteria = criteria_of(transcript)
     rules = RUBRIC.format(
         to_find=" and ".join(transcript.to_find) or "nothing",
         shown=SHOWN[transcript.view],
@@ -364,26 +311,22 @@ def request_for(transcript: Transcript) -> Request:
     right += [f"Stated: {wish.wording}" for wish in transcript.stated.values()]
     right += [f"Preference: {wish.wording}" for wish in transcript.masked.values()]
     said = "\n".join([f"Task: {transcript.text}", *right, "", fence(tell(transcript))])
-    messages = (
-        {"role": "system", "content": f"{rules}\n\n{FENCE_NOTE}"},
-        {"role": "user", "content": said},
-    )
-    return Request(messages=messages, sampling={"temperature": 0.0})
+    system = {"role": "system", "content": f"{rules}\n\n{FENCE_NOTE}"}
+    return Request(messages=(system, {"role": "user", "content": said}))
 
 
 def read_scores(reply: Reply, transcript: Transcript) -> Scores | None:
-    """The scores in a reply; None where it cannot be read, or one is missing or off the scale."""
-    form = create_model("Judgement", **dict.fromkeys(_criteria(transcript), (Score, ...)))
+    """Return the scores in a reply; None if it cannot be read, or one is missing or off the scale."""
+    form = create_model("Judgement", **dict.fromkeys(criteria_of(transcript), (Score, ...)))
     try:
         return Scores(**read_reply(reply, form).model_dump())
     except ValueError:
         return None
 
 
-def _criteria(transcript: Transcript) -> dict[str, str]:
-    """What is scored: retrieval only where the view shows it and the text leaves something out."""
-    found = {}
-    if transcript.view == "reasoning_aware":
-        parts = {"website_retrieval": "website", "preference_retrieval": "preferences"}
-        found = {name: text for name, text in RETRIEVAL.items() if parts[name] in transcript.to_find}
-    return found | USE
+def criteria_of(transcript: Transcript) -> dict[str, str]:
+    """Return what is scored: retrieval only if the view shows it and the text leaves something out."""
+    to_find = transcript.to_find if transcript.view == "reasoning_aware" else ()
+    return {
+        name: text for name, text in CRITERIA.items() if name not in _TO_FIND or _TO_FIND[name] in to_find
+    }

@@ -1,26 +1,27 @@
-"""How well judges agree with the programmatic truth, which is no human's.
+"""How well judges agree: with the programmatic truth, which is no human's, and with a person's labels.
 
-The episodes are scripted: valid routes of a task and eight ways to fail. Each is walked on the local web, so
-that its pages and its log are real; what differs is what the script lets the agent find, believe and do.
-Scripts know the truth, which is what the programmatic judge says with everything before it.
+Judged are scripted episodes, two valid routes of a task and eight ways to fail, each walked on the local web,
+so that its pages and its log are real; and the agents' own episodes.
 """
 
+import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from pydantic import ValidationError
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import cohen_kappa_score
 
+from pwagents.errors import DataError
 from pwagents.llm.chat import ChatModel
-from pwagents.persona2web.agents.episode import Condition, WebEpisode, World, run_condition
-from pwagents.persona2web.agents.offline import LEVEL, SCHEME, SCRIPTS, agent_of, scripts_of
+from pwagents.persona2web.agents.episode import WebEpisode, World, run_condition
+from pwagents.persona2web.agents.offline import SCRIPTED, SCRIPTS, scripts_of
 from pwagents.persona2web.browser.driver import HtmlDriver
-from pwagents.persona2web.judge.judges import LlmJudge, judge_by_rules, transcribe
-from pwagents.persona2web.judge.scores import VIEWS, Scores, judge
-from pwagents.persona2web.world.types import Architecture
+from pwagents.persona2web.judge.judges import CRITERIA, ask_judge, judge_by_rules, tell, transcribe
+from pwagents.persona2web.judge.scores import VIEWS, Scores, View, judge
 
 MEASURES: Mapping[str, Callable[[Scores], float]] = {
     "website": lambda scores: scores.p_web,
@@ -28,51 +29,23 @@ MEASURES: Mapping[str, Callable[[Scores], float]] = {
     "intent": lambda scores: scores.intent,
     "success": lambda scores: scores.success,
 }
-
-
-def meta_evaluation(
-    world: World,
-    store: Path,
-    model: ChatModel | None = None,
-    n_tasks: int = 50,
-    architecture: Architecture = "indexed",
-    stored_runs_only: bool = False,
-) -> pd.DataFrame:
-    """How three judges agree with the truth, on three views: what notebook 09 shows.
-
-    Plays two valid routes and eight scripted failures of each of the first ``n_tasks`` tasks at level 2
-    through the HTML driver (what ``store`` holds is not played again), and has every judge score them all.
-
-    Args:
-        model: of the third judge, a language model; without one its rows are left out.
-
-    Returns:
-        One row for each judge ("programmatic", "rules", "language model"), view and measure (website and
-        preference: P_web and P_pref; intent; success), with the columns of :func:`agreement`. The truth is
-        the programmatic judge on the reasoning-aware view, whose rows are therefore all 1.
-
-    Raises:
-        InfrastructureError: the model cannot be reached.
-        DataError, RuntimeError: see :func:`pwagents.store.episodes`.
-    """
-    few = replace(world, tasks=world.tasks[:n_tasks])
-    return judge_scripts(few, play_scripts(few, store, architecture, stored_runs_only), model)
+REASONS: View = "reasoning_aware"
 
 
 def play_scripts(
-    world: World, store: Path, architecture: Architecture, stored_runs_only: bool = False
+    world: World, store: Path, n_tasks: int, stored_runs_only: bool = False
 ) -> dict[str, list[WebEpisode]]:
-    """Every script of every task, by the script's name; episodes are kept as others are."""
-    condition, truth = Condition(architecture, SCHEME, LEVEL), world.truth("implicit")
+    """Return every script's episodes of the first tasks, by its name; they are kept as others are."""
+    few, truth = replace(world, tasks=world.tasks[:n_tasks]), world.truth("implicit")
     scripts = {
         task.task_id: scripts_of(task, world.histories[task.user_id], world.web.sites[task.goal.host], truth)
-        for task in world.tasks
+        for task in few.tasks
     }
     return {
         name: run_condition(
-            world,
-            condition,
-            lambda task, name=name: agent_of(scripts[task.task_id][name], architecture),
+            few,
+            SCRIPTED,
+            lambda task, name=name: scripts[task.task_id][name],
             [HtmlDriver(world.web)],
             store,
             method=name,
@@ -85,32 +58,86 @@ def play_scripts(
 def judge_scripts(
     world: World, played: Mapping[str, Sequence[WebEpisode]], model: ChatModel | None = None
 ) -> pd.DataFrame:
-    """The rows of :func:`meta_evaluation` for episodes that were played.
+    """Tabulate how judges agree with the truth on scripted episodes, on three views.
 
     The judges that read text see transcripts, without ids and states; the action-wise view compares with the
     first valid route of the task.
+
+    Args:
+        model: of the third judge, a language model; without one its rows are left out.
+
+    Returns:
+        One row for each judge ("programmatic", "rules", "language model"), view and measure (website and
+        preference: P_web and P_pref; intent; success), with the columns of :func:`agreement`. The truth is
+        the programmatic judge on the reasoning-aware view, whose rows are therefore all 1.
+
+    Raises:
+        InfrastructureError: the model cannot be reached.
     """
-    tasks, truth = {task.task_id: task for task in world.tasks}, world.truth("implicit")
-    records = {event.event_id: event for history in world.histories.values() for event in history.events}
-    routes = {episode.task_id: episode.trajectory for episode in played[SCRIPTS[0]]}
-    shown = [(tasks[e.task_id], e.trajectory) for episodes in played.values() for e in episodes]
-    true = [judge(task, each, truth) for task, each in shown]
-    frames = []
+    records = [record for episodes in played.values() for record in episodes]
+    routes = {record.task_id: record for record in played[SCRIPTS[0]]}
+    true, frames = judged_by("programmatic", world, records), []
     for view in VIEWS:
-        texts = [transcribe(task, each, view, records, routes[task.task_id]) for task, each in shown]
-        said = {
-            "programmatic": [judge(task, each, truth, view) for task, each in shown],
-            "rules": [judge_by_rules(text) for text in texts],
-        }
-        if model:
-            said["language model"] = LlmJudge(model)(texts)
-        frames += [agreement(true, scores).assign(judge=name, view=view) for name, scores in said.items()]
-    frame = pd.concat(frames, ignore_index=True)
-    return frame[["judge", "view", *frame.columns.drop(["judge", "view"])]]
+        for name in ("programmatic", "rules", *(["language model"] if model else [])):
+            scores = judged_by(name, world, records, view, model, routes)
+            frames.append(agreement(true, scores).assign(judge=name, view=view))
+    return pd.concat(frames, ignore_index=True)
+
+
+def judge_agents(
+    world: World, records: Sequence[WebEpisode], model: ChatModel | None, labels: Path | None = None
+) -> pd.DataFrame:
+    """Tabulate how judges agree on the agents' own episodes, with all that the agents wrote before them.
+
+    Returns:
+        The columns of :func:`judge_scripts`, and ``reference``: "truth", or "person" for the labels of a
+        sheet (:func:`write_sheet`) that was filled in.
+
+    Raises:
+        DataError: a row of the sheet is no row of scores.
+    """
+    judges = ("rules", *(["language model"] if model else []))
+    said = {name: judged_by(name, world, records, REASONS, model) for name in ("programmatic", *judges)}
+    true = said["programmatic"]
+    frames = [agreement(true, said[name]).assign(judge=name, reference="truth") for name in judges]
+    if labels:
+        by_key = read_sheet(labels)
+        person = [by_key.get((record.task_id, record.method)) for record in records]
+        for name, scores in said.items():
+            pairs = [(a, b) for a, b in zip(person, scores, strict=True) if a is not None]
+            if pairs:
+                frames.append(agreement(*zip(*pairs, strict=True)).assign(judge=name, reference="person"))
+    return pd.concat(frames, ignore_index=True).assign(view=REASONS)
+
+
+def judged_by(
+    name: str,
+    world: World,
+    records: Sequence[WebEpisode],
+    view: View = REASONS,
+    model: ChatModel | None = None,
+    routes: Mapping[str, WebEpisode] = {},
+) -> list[Scores | None]:
+    """Return a judge's scores of episodes; None if it gives none.
+
+    Args:
+        name: "programmatic", "rules" or "language model".
+        routes: a valid route of each task, for the action-wise view.
+    """
+    tasks = {task.task_id: task for task in world.tasks}
+    if name == "programmatic":
+        truth = world.truth("implicit")
+        return [judge(tasks[each.task_id], each.trajectory, truth, view) for each in records]
+    events = {event.event_id: event for history in world.histories.values() for event in history.events}
+    texts = []
+    for each in records:
+        route = routes[each.task_id].trajectory if routes else None
+        texts.append(transcribe(tasks[each.task_id], each.trajectory, view, events, route))
+    return [judge_by_rules(text) for text in texts] if name == "rules" else ask_judge(model, texts)
 
 
 def agreement(truth: Sequence[Scores], judged: Sequence[Scores | None]) -> pd.DataFrame:
-    """One row a measure: Spearman, Pearson, accuracy, Cohen's kappa, and how many could be judged.
+    """Return one row a measure: Spearman, Pearson, accuracy, Cohen's kappa, and how many could be judged.
 
     Accuracy and kappa take each score as a class of its own; correlations are NaN where a side never varies.
 
@@ -123,13 +150,14 @@ def agreement(truth: Sequence[Scores], judged: Sequence[Scores | None]) -> pd.Da
         true = np.array([measure(a) for a, _ in pairs])
         said = np.array([measure(b) for _, b in pairs])
         varies = len(pairs) > 1 and np.ptp(true) > 0 and np.ptp(said) > 0
+        classes = ((4 * true).astype(int), (4 * said).astype(int))
         rows.append(
             {
                 "measure": name,
                 "spearman": float(spearmanr(true, said).statistic) if varies else np.nan,
                 "pearson": float(pearsonr(true, said).statistic) if varies else np.nan,
                 "accuracy": float(np.mean(true == said)) if pairs else np.nan,
-                "kappa": _kappa(true, said) if varies else np.nan,
+                "kappa": float(cohen_kappa_score(*classes)) if varies else np.nan,
                 "judged": len(pairs),
                 "unreadable": len(truth) - len(pairs),
             }
@@ -137,5 +165,39 @@ def agreement(truth: Sequence[Scores], judged: Sequence[Scores | None]) -> pd.Da
     return pd.DataFrame(rows)
 
 
-def _kappa(true: np.ndarray, said: np.ndarray) -> float:
-    return float(cohen_kappa_score((4 * true).astype(int), (4 * said).astype(int)))
+def write_sheet(path: Path, world: World, records: Sequence[WebEpisode]) -> None:
+    """Write a sheet on which a person labels episodes: what happened, and an empty cell for each score.
+
+    What is not to be scored says so. A filled sheet is read by :func:`read_sheet`.
+    """
+    tasks = {task.task_id: task for task in world.tasks}
+    events = {event.event_id: event for history in world.histories.values() for event in history.events}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        sheet = csv.writer(file, lineterminator="\n")
+        sheet.writerow(["task_id", "method", *CRITERIA, "right website", "right values", "task", "episode"])
+        for record in records:
+            seen = transcribe(tasks[record.task_id], record.trajectory, REASONS, events)
+            values = "; ".join(wish.wording for wish in (*seen.stated.values(), *seen.masked.values()))
+            about = [seen.host, values, seen.text, tell(seen)]
+            sheet.writerow([record.task_id, record.method, *[""] * len(CRITERIA), *about])
+
+
+def read_sheet(path: Path) -> dict[tuple[str, str], Scores]:
+    """Return a person's scores by task and method; rows without any score are left out.
+
+    Raises:
+        DataError: a row holds no scores, or one off the scale of 0, 0.5 and 1.
+    """
+    labels = {}
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for number, row in enumerate(csv.DictReader(file), 1):
+            given = {name: row[name] for name in CRITERIA if row.get(name)}
+            try:
+                scores = Scores(**{name: float(value) for name, value in given.items()}) if given else None
+            except (ValidationError, ValueError) as error:
+                expected = f"0, 0.5 or 1 in {', '.join(CRITERIA)}"
+                raise DataError(path, f"row {number}", "scores", given, expected) from error
+            if scores:
+                labels[row["task_id"], row["method"]] = scores
+    return labels

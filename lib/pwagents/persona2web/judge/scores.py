@@ -6,7 +6,7 @@ used?). What a level's text states itself need not be found, and counts by utili
 and intent at 1, and the session's state at the goal.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 import pandas as pd
@@ -43,11 +43,13 @@ class Scores(Record):
 
     @property
     def p_web(self) -> float:
-        return _mean(self.website_retrieval, self.website_utilization)
+        known = [s for s in (self.website_retrieval, self.website_utilization) if s is not None]
+        return sum(known) / len(known)
 
     @property
     def p_pref(self) -> float:
-        return _mean(self.preference_retrieval, self.preference_utilization)
+        known = [s for s in (self.preference_retrieval, self.preference_utilization) if s is not None]
+        return sum(known) / len(known)
 
     @property
     def p_avg(self) -> float:
@@ -59,51 +61,46 @@ class Scores(Record):
 
 
 def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth, view: View = "reasoning_aware") -> Scores:
-    """The programmatic judge: retrieval by ids, utilization by the log, intent by the session's state.
+    """Score by the truth: retrieval by ids, utilization by the log, intent by the session's state.
 
     Args:
         view: what of it the judge may look at. reasoning_aware: all, which is the truth; action_wise: not
-            what was found in the history; outcome: the last page's host and the session's state alone.
+            what was found in the history; outcome: the last page's host and the session's state alone, so
+            that an item that merely happens to fit counts as a preference used.
     """
-    goal, level = task.goal, trajectory.level
+    goal, requests, state = task.goal, trajectory.requests, {"reached": trajectory.reached}
     if view == "outcome":
-        return _outcome(goal, trajectory)
-    found = {event for step in trajectory.steps if step.kind == "memory" for event in step.retrieved}
+        return Scores(
+            website_utilization=float(bool(requests) and requests[-1].host == goal.host),
+            preference_utilization=float(trajectory.reached),
+            intent=float(trajectory.intended),
+            **state,
+        )
+    ids = {event for step in trajectory.steps if step.kind == "memory" for event in step.retrieved}
 
-    def retrieval(facets: Sequence[str]) -> Score:
+    def retrieval(facets: Iterable[str]) -> Score:
         keys = [(task.user_id, goal.domain, facet) for facet in facets]
-        return overall([support_score(found, truth.support.get(key, frozenset())) for key in keys])
+        return overall([support_score(ids, truth.support.get(key, frozenset())) for key in keys])
 
-    looked_for = task.left_out(level) if view == "reasoning_aware" else set()
+    missing = task.left_out(trajectory.level) if view == "reasoning_aware" else set()
     return Scores(
-        website_retrieval=retrieval([WEBSITE]) if WEBSITE in looked_for else None,
-        website_utilization=website_score(trajectory.requests, goal),
-        preference_retrieval=retrieval(list(goal.masked)) if set(goal.masked) & looked_for else None,
-        preference_utilization=preference_score(uses(trajectory.requests, goal), goal.masked),
+        website_retrieval=retrieval([WEBSITE]) if WEBSITE in missing else None,
+        website_utilization=website_score(requests, goal),
+        preference_retrieval=retrieval(goal.masked) if {*goal.masked} & missing else None,
+        preference_utilization=preference_score(uses(requests, goal), goal.masked),
         intent=intent_score(task, trajectory),
-        reached=trajectory.reached,
-    )
-
-
-def _outcome(goal: Goal, trajectory: WebTrajectory) -> Scores:
-    """What the end alone gives away: an item that merely happens to fit counts as a preference used."""
-    ended_there = bool(trajectory.requests) and trajectory.requests[-1].host == goal.host
-    return Scores(
-        website_utilization=float(ended_there),
-        preference_utilization=float(trajectory.reached),
-        intent=float(trajectory.intended),
-        reached=trajectory.reached,
+        **state,
     )
 
 
 def support_score(found: set[str], support: frozenset[str]) -> Score:
-    """1 for three supporting records or more (all, where there are fewer), 1/2 for one or two, else 0."""
+    """Return 1 for three supporting records or more (all, if there are fewer), 1/2 for some, else 0."""
     hits = len(found & support)
     return 1.0 if hits >= min(ENOUGH, len(support)) and hits else 0.5 if hits else 0.0
 
 
 def uses(requests: Iterable[Request], goal: Goal) -> list[Request]:
-    """The requests that use what is known: filters, searches and operations in the goal's sub-domain.
+    """Return the requests that use what is known: filters, searches and operations in the goal's sub-domain.
 
     On whichever site of it. What failed, and what was typed into the portal or on sites of other kinds, is
     none.
@@ -118,7 +115,7 @@ def uses(requests: Iterable[Request], goal: Goal) -> list[Request]:
 
 
 def website_score(requests: Sequence[Request], goal: Goal) -> Score:
-    """1 where constraints and operations began and ended on the right site; 1/2 where it was seen."""
+    """Return 1 if constraints and operations began and ended on the right site; 1/2 where it was seen."""
     hosts = [request.host for request in uses(requests, goal)]
     if hosts and hosts[0] == hosts[-1] == goal.host:
         return 1.0
@@ -126,7 +123,7 @@ def website_score(requests: Sequence[Request], goal: Goal) -> Score:
 
 
 def preference_score(used: Iterable[Request], values: Mapping[str, Value]) -> Score:
-    """1 where all values were applied, as filters or in a search; an item that merely fits counts 0.
+    """Return 1 if all values were applied, as filters or in a search; an item that merely fits counts 0.
 
     Of several values tried for a facet the last one counts.
 
@@ -140,14 +137,14 @@ def preference_score(used: Iterable[Request], values: Mapping[str, Value]) -> Sc
         searches.append(_words(request))
     return overall(
         [
-            1.0 if last.get(facet) == value or (facet not in last and _named(value, searches)) else 0.0
+            float(last[facet] == value if facet in last else any(names_value(s, value) for s in searches))
             for facet, value in values.items()
         ]
     )
 
 
 def intent_score(task: WebTask, trajectory: WebTrajectory) -> Score:
-    """1 for the operation with all stated constraints; 1/2 where a fault of a site stopped a right plan.
+    """Return 1 for the operation with all stated constraints; 1/2 if a fault stopped a right plan.
 
     That is where every stated value was applied before the last fault, and no site answered after it.
     """
@@ -164,21 +161,12 @@ def intent_score(task: WebTask, trajectory: WebTrajectory) -> Score:
 
 
 def overall(scores: Sequence[Score]) -> Score:
-    """All 1: 1; all 0: 0; else 1/2. Nothing to score is 1."""
+    """Return 1 if all are 1, 0 if all are 0, else 1/2. Nothing to score is 1."""
     return 1.0 if all(s == 1 for s in scores) else 0.0 if all(s == 0 for s in scores) else 0.5
 
 
 def _words(request: Request) -> str:
     return request.params.get("q", "") if request.path.strip("/") == "search" else ""
-
-
-def _named(value: Value, texts: Iterable[str]) -> bool:
-    return any(names_value(text, value) for text in texts)
-
-
-def _mean(*scores: float | None) -> float:
-    known = [score for score in scores if score is not None]
-    return sum(known) / len(known)
 
 
 # --- as a table --------------------------------------------------------------------------------------------
@@ -199,31 +187,22 @@ _RECORD = ("method", "model", "task_id", "user_id", "outcome")
 _CONDITION = ("architecture", "scheme", "level", "memory", "driver", "faults", "sample", "edition")
 
 
-def scores_frame(
-    records: Sequence[WebEpisode], world: World, judged: Callable[..., Scores] = judge
-) -> pd.DataFrame:
-    """One row an episode: what it was played under, its scores, and what it took; always the same columns.
+def scores_frame(records: Sequence[WebEpisode], world: World) -> pd.DataFrame:
+    """Tabulate one row an episode: what it was played under, its scores, and what it took.
 
-    Episodes without a trajectory stay, with empty scores. ``asked``: whether the user could be asked.
-    ``looks``: into the history. ``reached``: whether the session's state was the goal, however it came to
-    that. ``fault``: whether a page failed, which is counted apart.
-
-    Args:
-        judged: (task, trajectory, truth) -> scores; the programmatic judge.
+    Episodes without a trajectory stay, with empty scores. ``looks``: into the history. ``reached``: whether
+    the session's state was the goal, however it came to that. ``fault``: whether a page failed, which is
+    counted apart. The columns are always the same.
     """
     tasks, truths, rows = {task.task_id: task for task in world.tasks}, {}, []
     for record in records:
-        memory = record.params["memory"]
+        memory, retrieval = record.params["memory"], record.params["retrieval"]
         if memory not in truths:
             truths[memory] = world.truth(memory)
-        row = {name: getattr(record, name) for name in _RECORD}
+        row = {name: getattr(record, name) for name in _RECORD} | {"retriever": retrieval["retriever"]}
         row |= {name: record.params[name] for name in _CONDITION}
-        row |= {
-            "retriever": record.params["retrieval"]["retriever"],
-            "asked": bool(record.params["asked"]),
-        }
         if played := record.trajectory:
-            scores = judged(tasks[record.task_id], played, truths[memory])
+            scores = judge(tasks[record.task_id], played, truths[memory])
             row |= {name: getattr(scores, name) for name in SCORES}
             usage = sum((step.usage for step in played.steps), Usage())
             row |= {
@@ -235,5 +214,5 @@ def scores_frame(
                 "usd": usage.usd,
             }
         rows.append(row)
-    columns = [*_RECORD, *_CONDITION, "retriever", "asked", *SCORES, *_TAKEN]
+    columns = [*_RECORD, *_CONDITION, "retriever", *SCORES, *_TAKEN]
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys([*SCORES, *_TAKEN], float))

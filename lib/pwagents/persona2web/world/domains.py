@@ -24,27 +24,27 @@ _WITHIN = (0.35, 0.55, 0.75, 0.92)  # where in the range of a value its example 
 
 @cache
 def domains() -> dict[str, Domain]:
-    """Name -> sub-domain, in the order of the file."""
+    """Return each sub-domain by name, in the order of the file."""
     return {name: _domain(name, entry) for name, entry in _file()["domains"].items()}
 
 
 def site_kinds() -> dict[str, tuple[str, str, str]]:
-    """Host -> name, template and skin of each site."""
+    """Return by host the name, template and skin of each site."""
     return {host: tuple(kind) for host, kind in _file()["sites"].items()}
 
 
 def titles(domain: str) -> list[str]:
-    """All titles that items of a sub-domain can have."""
+    """Return all titles that items of a sub-domain can have."""
     return [f"{first} {last}" for first in _file()["first"] for last in _file()["domains"][domain]["last"]]
 
 
 def fact_numbers(domain: str) -> range:
-    """The numbers that a look-up in a sub-domain can have for an answer; none where it has no look-ups."""
+    """Return the numbers that a look-up in a sub-domain can have for an answer; none without look-ups."""
     return range(*_file()["domains"][domain].get("fact_numbers", (0,)))
 
 
 def facet_of(domain: str, name: str) -> Facet:
-    """A facet by its name.
+    """Return a facet by its name.
 
     Raises:
         KeyError: there is no such sub-domain, or it has no such facet.
@@ -58,12 +58,12 @@ def _facets(domain: str) -> dict[str, Facet]:
 
 
 def value_text(value: Value) -> str:
-    """A value as pages and texts show it: numbers without needless zeros."""
+    """Return a value as pages and texts show it: numbers without needless zeros."""
     return value if isinstance(value, str) else f"{value:g}"
 
 
 def fits(facet: Facet, wanted: Value, value: Value) -> bool:
-    """Whether an item with ``value`` is what who wants ``wanted`` asked for."""
+    """Return whether an item with ``value`` is what who wants ``wanted`` asked for."""
     if facet.kind == "cap":
         return value <= wanted
     if facet.kind == "floor":
@@ -75,18 +75,18 @@ def fits(facet: Facet, wanted: Value, value: Value) -> bool:
 
 
 def item_fits(item: Item, wanted: dict[str, Value]) -> bool:
-    """Whether an item meets all wanted values (by facet)."""
+    """Return whether an item meets all wanted values (by facet)."""
     return all(fits(facet_of(item.domain, name), value, item.values[name]) for name, value in wanted.items())
 
 
 def names_value(text: str, value: Value) -> bool:
-    """Whether a text holds the value as an exact string: whole words in any case, a number as that number."""
+    """Return whether a text holds the value: whole words in any case, a number as that number."""
     return values_pattern((value,)).search(text) is not None
 
 
 @cache
 def values_pattern(values: tuple[Value, ...]) -> re.Pattern[str]:
-    """What finds any of the values in a text, as :func:`names_value` does."""
+    """Return what finds any of the values in a text, as :func:`names_value` does."""
     return re.compile("|".join(map(_one_pattern, values)), re.IGNORECASE)
 
 
@@ -98,7 +98,7 @@ def _one_pattern(value: Value) -> str:
 
 
 def value_range(facet: Facet, value: Value) -> tuple[float, float]:
-    """The numbers (from, and before) that point to one value of a cap, floor or window."""
+    """Return the numbers (from, and before) that point to one value of a cap, floor or window."""
     if facet.kind == "window":
         return HOURS[value]
     place = facet.values.index(value)
@@ -144,55 +144,40 @@ def _number_phrases(facet: Facet, value: Value, phrases: list[str]) -> Iterator[
 
 @cache
 def make_sites(seed: int, edition: int = 0) -> dict[str, Site]:
-    """Host -> site, with all its items.
+    """Return each site, with all its items, by its host.
 
     Args:
         edition: 0 for today's web. Another one is the web some months later: the same sites with other skins,
-            labels and stock.
+            labels, titles, prices and order. For each item of today one has the values that are wanted of
+            it, so that every task can still be done.
     """
-    kinds = site_kinds()
-    skins = {host: _skin(host, edition) for host in kinds}
-    return {
-        host: Site(
+    sites, kinds = {}, site_kinds()
+    for host, (name, template, _) in kinds.items():
+        # Sites of a template change places: skins and labels go around.
+        alike = [each for each, kind in kinds.items() if kind[1] == template]
+        place, items, labels = alike.index(host) + edition, [], {}
+        sold = [domain for domain in domains().values() if host in domain.hosts]
+        for domain in sold:
+            labels |= {facet.name: facet.labels[place % len(facet.labels)] for facet in domain.facets}
+            today = rng(seed, "items", host, domain.name, "0")
+            rows = _rows(domain, today)
+            later = rng(seed, "items", host, domain.name, str(edition))
+            items += _items(domain, host, rows, later if edition else today)
+        sites[host] = Site(
             host=host,
             name=name,
-            domains=tuple(domain.name for domain in domains().values() if host in domain.hosts),
+            domains=tuple(domain.name for domain in sold),
             template=template,
-            skin=skins[host],
-            labels=dict(_labels(host, edition)),
-            items=tuple(
-                item
-                for domain in domains().values()
-                if host in domain.hosts
-                for item in _items(domain, host, rng(seed, "items", host, domain.name, str(edition)))
-            ),
+            skin=kinds[alike[place % len(alike)]][2],
+            labels=labels,
+            items=tuple(items),
         )
-        for host, (name, template, _) in kinds.items()
-    }
+    return sites
 
 
-def _place(host: str) -> tuple[int, list[str]]:
-    """A site's place among those of its template, and their skins."""
-    kinds = site_kinds()
-    alike = [each for each, kind in kinds.items() if kind[1] == kinds[host][1]]
-    return alike.index(host), [kinds[each][2] for each in alike]
-
-
-def _skin(host: str, edition: int) -> str:
-    place, skins = _place(host)
-    return skins[(place + edition) % len(skins)]
-
-
-def _labels(host: str, edition: int) -> Iterator[tuple[str, str]]:
-    place, _ = _place(host)
-    for domain in domains().values():
-        if host in domain.hosts:
-            for facet in domain.facets:
-                yield facet.name, facet.labels[(place + edition) % len(facet.labels)]
-
-
-def _items(domain: Domain, host: str, generator: np.random.Generator) -> Iterator[Item]:
-    rows = _rows(domain, generator)
+def _items(
+    domain: Domain, host: str, rows: list[dict[str, Value | None]], generator: np.random.Generator
+) -> Iterator[Item]:
     names = generator.permutation(titles(domain.name))[: len(rows)]
     facts = generator.permutation(fact_numbers(domain.name))[: len(rows)]
     stem = f"{host.removesuffix('.test')}-{domain.name.replace(' ', '-')}"
@@ -209,12 +194,13 @@ def _items(domain: Domain, host: str, generator: np.random.Generator) -> Iterato
 
 
 def _rows(domain: Domain, generator: np.random.Generator) -> list[dict[str, Value | None]]:
-    """For each item, by facet, the wanted value that its own points to (None: to no wanted value).
+    """Return for each item, by facet, the wanted value that its own points to (None: to no wanted value).
 
     Every pair of values of two facets is in some row: each row takes the first pair that is still missing,
     and values drawn at random for the other facets.
     """
-    values = {facet.name: _wanted(facet) for facet in domain.facets}
+    # Caps and floors can also be missed by all, or every item would meet the widest.
+    values = {f.name: (*f.values, None) if f.kind in ("cap", "floor") else f.values for f in domain.facets}
     missing = [{a: x, b: y} for a, b in combinations(values, 2) for x, y in product(values[a], values[b])]
     generator.shuffle(missing)
     rows = []
@@ -225,13 +211,8 @@ def _rows(domain: Domain, generator: np.random.Generator) -> list[dict[str, Valu
     return rows
 
 
-def _wanted(facet: Facet) -> tuple[Value | None, ...]:
-    """The wanted values; caps and floors can also be missed by all, or every item would meet the widest."""
-    return (*facet.values, None) if facet.kind in ("cap", "floor") else facet.values
-
-
 def _value(facet: Facet, wanted: Value | None, generator: np.random.Generator) -> Value:
-    """What the item has: a number in the range that points to ``wanted``, or beyond all wanted ones."""
+    """Return what the item has: a number in the range of ``wanted``, or beyond all wanted ones."""
     if facet.kind == "choice":
         return wanted
     if facet.kind == "window":

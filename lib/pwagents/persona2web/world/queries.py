@@ -5,12 +5,11 @@ which "my usual size" stands. Levels 1 and 2 say "on my preferred website", as i
 were released the website is merely dropped.
 
 The rules that read a query, for the offline agent, know the sub-domains and how queries word their facets, as
-a person who uses such sites would. They know neither the user nor the goal. A user who may be asked answers
-by rules, too.
+a person who uses such sites would. They know neither the user nor the goal.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -194,31 +193,3 @@ def _host(plain: str) -> str:
 def holds(plain: str, words: str) -> bool:
     """Whether a text in small letters holds these words, whole, in any case."""
     return re.search(rf"(?<!\w){re.escape(' '.join(words.casefold().split()))}(?!\w)", plain) is not None
-
-
-_IN_ANY_QUESTION = ("about", "from", "show", "where")  # sites call some facets so, but so does everybody
-NOTHING = "I have no wish there; decide for yourself."
-
-
-def answers_of(task: WebTask) -> Callable[[str], str]:
-    """What the user of a task says to a question: the site, or the masked value that it names most exactly.
-
-    A value is named by its facet's name or by what sites call it, in whole words; the longest words count.
-    """
-
-    def answer(question: str) -> str:
-        said = " ".join(question.casefold().split())
-        if re.search(r"\b(website|site)\b", said):
-            return f"On {task.goal.host}."
-        named = [
-            (len(words), words == name, name)
-            for name in task.goal.masked
-            for words in (name, *facet_of(task.goal.domain, name).labels)
-            if holds(said, words) and words.casefold() not in _IN_ANY_QUESTION
-        ]
-        if not named:
-            return NOTHING
-        name = max(named)[-1]
-        return facet_of(task.goal.domain, name).stated.format(value_text(task.goal.masked[name]))
-
-    return answer

@@ -200,16 +200,6 @@ class MemoryStep(Record):
     usage: Usage = Usage()
 
 
-class AskStep(Record):
-    """A question to the user, in the variant that allows them, and what the user said."""
-
-    kind: Literal["ask"] = "ask"
-    question: str
-    answer: str
-    reason: str = ""
-    usage: Usage = Usage()
-
-
 class WebStep(Record):
     """A step on the web: what was seen, why what was done, and what came of it.
 
@@ -229,7 +219,7 @@ class WebStep(Record):
     usage: Usage = Usage()
 
 
-Step = MemoryStep | AskStep | WebStep
+Step = MemoryStep | WebStep
 
 
 class WebTrajectory(Record):

@@ -1,4 +1,4 @@
-"""Scripted episodes, what judges are shown of them, and how they agree with the truth."""
+"""Judges: scripted episodes, what judges are shown of them, how they agree with truth and person."""
 
 import json
 import math
@@ -9,12 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pwagents.errors import DataError
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.persona2web.agents.offline import SCRIPTS
-from pwagents.persona2web.judge.judges import LlmJudge, read_scores, request_for, tell, transcribe
-from pwagents.persona2web.judge.meta import agreement, judge_scripts, meta_evaluation, play_scripts
+from pwagents.persona2web.judge import meta
+from pwagents.persona2web.judge.judges import (
+    ask_judge,
+    common_sequence,
+    judge_by_rules,
+    read_scores,
+    request_for,
+    tell,
+    transcribe,
+)
+from pwagents.persona2web.judge.meta import agreement, judge_agents, judge_scripts, play_scripts
 from pwagents.persona2web.judge.scores import VIEWS, Scores, scores_frame
-from pwagents.persona2web.world.types import AskStep, WebStep
+from pwagents.persona2web.world.types import WebStep
 
 from .worlds import make_world
 
@@ -36,15 +46,12 @@ def test_a_judge_that_says_the_truth_agrees_wholly(truth):
     assert known.to_numpy() == pytest.approx(1)
 
 
-def test_each_measure_is_compared_by_itself():
+def test_each_measure_is_compared_by_itself_and_what_cannot_be_read_is_counted_apart():
     truth = [make(1, 1, 0), make(0, 0, 1), make(1, 0, 0), make(0, 1, 1)]
     swapped = [make(1, 1, 1), make(0, 0, 0), make(1, 0, 1), make(0, 1, 0)]
     rows = agreement(truth, swapped).set_index("measure")
     assert rows.loc["preference", "kappa"] == 1 and rows.loc["intent", "pearson"] == pytest.approx(-1)
     assert rows.loc["intent", "accuracy"] == 0
-
-
-def test_replies_that_cannot_be_read_are_counted_apart():
     rows = agreement([make(1, 1, 1), make(0, 0, 0)], [None, make(0, 0, 0)])
     assert (rows["judged"] == 1).all() and (rows["unreadable"] == 1).all()
     assert rows["accuracy"].eq(1).all() and all(map(math.isnan, rows["spearman"]))
@@ -57,11 +64,10 @@ def world():
 
 @pytest.fixture(scope="module")
 def played(world, tmp_path_factory):
-    store = tmp_path_factory.mktemp("scripts") / "runs"
-    return play_scripts(world, store, "indexed")
+    return play_scripts(world, tmp_path_factory.mktemp("scripts") / "runs", 9)
 
 
-def test_each_script_fails_where_it_should(world, played):
+def test_each_script_fails_where_it_should_and_both_routes_are_valid(world, played):
     means = {name: scores_frame(played[name], world).mean(numeric_only=True) for name in SCRIPTS}
     for name in SCRIPTS[:2]:
         assert means[name]["success"] == 1
@@ -76,15 +82,26 @@ def test_each_script_fails_where_it_should(world, played):
     assert means["site fault"]["fault"] == 1
 
 
-def transcripts(world, played, view):
+def transcripts(world, played, view, names=SCRIPTS):
     tasks = {task.task_id: task for task in world.tasks}
     events = {e.event_id: e for history in world.histories.values() for e in history.events}
     routes = {record.task_id: record.trajectory for record in played[SCRIPTS[0]]}
     return [
         transcribe(tasks[r.task_id], r.trajectory, view, events, routes[r.task_id])
-        for records in played.values()
-        for r in records
+        for name in names
+        for r in played[name]
     ]
+
+
+def test_the_other_valid_route_differs_and_is_punished_by_its_actions_alone(world, played):
+    for first, other in zip(
+        *(transcripts(world, played, "action_wise", [name]) for name in SCRIPTS[:2]), strict=True
+    ):
+        assert [each.action for each in first.did] != [each.action for each in other.did]
+        assert judge_by_rules(first).intent == 1 > judge_by_rules(other).intent
+    assert common_sequence("abcde", "xbyd") == ("b", "d") and common_sequence("ab", "ba") in (("a",), ("b",))
+    for seen in transcripts(world, played, "reasoning_aware", SCRIPTS[1:2]):
+        assert judge_by_rules(seen).intent == 1
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -100,17 +117,6 @@ def test_judges_see_no_ids_and_no_state_and_no_more_than_the_view(world, played,
         assert ("Last page" in said) == (view != "action_wise")
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_only_who_sees_reasons_is_told_what_the_user_said(world, played, view):
-    task = world.tasks[0]
-    trajectory = next(r.trajectory for r in played[SCRIPTS[0]] if r.task_id == task.task_id)
-    answered = AskStep(question="Which seat?", answer="By the window.")
-    asked = trajectory.model_copy(update={"steps": (answered, *trajectory.steps)})
-    events = {e.event_id: e for history in world.histories.values() for e in history.events}
-    said = tell(transcribe(task, asked, view, events, trajectory))
-    assert ("Asked the user: Which seat?\nTold: By the window." in said) == (view == "reasoning_aware")
-
-
 def test_of_several_actions_a_step_the_last_one_failed(world, played):
     task = world.tasks[0]
     trajectory = next(r.trajectory for r in played[SCRIPTS[0]] if r.task_id == task.task_id)
@@ -118,23 +124,6 @@ def test_of_several_actions_a_step_the_last_one_failed(world, played):
     failed = trajectory.model_copy(update={"steps": (step,)})
     did = transcribe(task, failed, "reasoning_aware", {}).did
     assert [(each.action, each.error) for each in did] == [("go_back", ""), ("click [99]", "no such element")]
-
-
-@pytest.fixture(scope="module")
-def table(world, played):
-    return judge_scripts(world, played).set_index(["judge", "measure", "view"]).sort_index()
-
-
-def test_the_programmatic_judge_is_the_truth_where_it_sees_all(table):
-    whole = table.loc["programmatic"].xs("reasoning_aware", level="view")
-    assert whole[["spearman", "pearson", "accuracy", "kappa"]].to_numpy() == pytest.approx(1)
-
-
-@pytest.mark.parametrize("judge", ["programmatic", "rules"])
-def test_reading_reasons_agrees_more_than_actions_or_outcomes(table, judge):
-    for column, other in product(["spearman", "accuracy"], ["action_wise", "outcome"]):
-        found = table.loc[judge, "preference"][column]
-        assert found["reasoning_aware"] > found[other]
 
 
 class Says(ChatModel):
@@ -146,7 +135,21 @@ class Says(ChatModel):
         self.text = text
 
     def reply(self, request):
+        assert not request.sampling  # some judges refuse a temperature
         return Reply(text=self.text)
+
+
+def test_reading_reasons_agrees_more_than_actions_or_outcomes(world, played):
+    rows = judge_scripts(world, played, Says("no scores"))
+    assert len(rows) == len(rows[["judge", "view", "measure"]].drop_duplicates()) == 3 * 3 * 4
+    assert (rows["judged"] + rows["unreadable"] == len(SCRIPTS) * len(world.tasks)).all()
+    assert (rows.loc[rows["judge"] == "language model", "judged"] == 0).all()
+    table = rows.set_index(["judge", "measure", "view"]).sort_index()
+    truth = table.loc["programmatic"].xs("reasoning_aware", level="view")
+    assert truth["accuracy"].eq(1).all()
+    for judge, column, other in product(["programmatic", "rules"], ["spearman", "accuracy"], VIEWS[1:]):
+        found = table.loc[judge, "preference"][column]
+        assert found["reasoning_aware"] > found[other]
 
 
 def test_a_language_model_judges_what_its_view_shows(world, played):
@@ -156,23 +159,27 @@ def test_a_language_model_judges_what_its_view_shows(world, played):
     blind = transcripts(world, played, "outcome")[0]
     assert "retrieval" not in request_for(blind).messages[0]["content"]
     reply = json.dumps(dict.fromkeys(names, 0.5))
-    assert [each.p_avg for each in LlmJudge(Says(f"Sure: {reply}"))(shown)] == [0.5, 0.5]
+    assert [each.p_avg for each in ask_judge(Says(f"Sure: {reply}"), shown)] == [0.5, 0.5]
+    scores = {"website_utilization": 1, "preference_utilization": 1, "intent": 0.7}  # off the scale
+    assert read_scores(Reply(text=json.dumps(scores)), blind) is None
+    assert read_scores(Reply(text=json.dumps(scores | {"intent": 1})), blind).intent == 1
 
 
-@pytest.mark.parametrize("reply", ["", "all good", "{}", '{"intent": 1}', '{"intent": 0.7}', "{" * 300])
+@pytest.mark.parametrize("reply", ["", "all good", "{}", '{"intent": 1}', "{" * 300])
 def test_a_reply_that_holds_no_scores_is_none(world, played, reply):
-    assert LlmJudge(Says(reply))(transcripts(world, played, "outcome")[:1]) == [None]
+    assert ask_judge(Says(reply), transcripts(world, played, "outcome")[:1]) == [None]
 
 
-def test_scores_off_the_scale_are_refused(world, played):
-    shown = transcripts(world, played, "outcome")[0]
-    scores = {"website_utilization": 1, "preference_utilization": 1, "intent": 0.7}
-    assert read_scores(Reply(text=json.dumps(scores)), shown) is None
-    assert read_scores(Reply(text=json.dumps(scores | {"intent": 1})), shown).intent == 1
-
-
-def test_the_notebooks_table_has_a_row_for_each_judge_view_and_measure(world, tmp_path):
-    rows = meta_evaluation(world, tmp_path / "runs", Says("no scores"), n_tasks=1)
-    assert len(rows) == len(rows[["judge", "view", "measure"]].drop_duplicates()) == 3 * 3 * 4
-    assert (rows["judged"] + rows["unreadable"] == len(SCRIPTS)).all()
-    assert (rows.loc[rows["judge"] == "language model", "judged"] == 0).all()
+def test_a_persons_labels_are_compared_where_the_sheet_was_filled(world, played, tmp_path):
+    records, sheet = [*played[SCRIPTS[0]], *played[SCRIPTS[4]]], tmp_path / "labels" / "sheet.csv"
+    meta.write_sheet(sheet, world, records)
+    lines = sheet.read_text().replace("valid route,,,,,", "valid route,1,1,1,1,1")
+    sheet.write_text(lines)
+    assert {scores.success for scores in meta.read_sheet(sheet).values()} == {1.0}
+    rows = judge_agents(world, records, None, sheet).set_index(["reference", "judge", "measure"])
+    assert set(rows.index.get_level_values("reference")) == {"truth", "person"}
+    labeled = rows.loc["person", "programmatic", "success"]
+    assert labeled["judged"] == len(world.tasks) and labeled["accuracy"] == 1
+    sheet.write_text(lines.replace("valid route,1,", "valid route,7,"))
+    with pytest.raises(DataError, match="row 1, field 'scores'"):
+        meta.read_sheet(sheet)
