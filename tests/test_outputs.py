@@ -144,7 +144,7 @@ def test_the_oracle_solves_every_web_task_and_nobody_does_without_a_history():
     level_2 = table("09_level_2").set_index(["agent", "access"])
     success, found = level_2["task: SR"], level_2["website: found"]
     assert success["oracle", "not used"] == 1 and success["offline agent", "no history"] == 0
-    assert (found["guesses"] == 0).all() and (found["oracle"] == 1).all()
+    assert found["offline agent", "no history"] == 0 and found["oracle", "not used"] == 1
 
 
 def test_the_summary_says_what_the_notebooks_tables_say():

@@ -14,7 +14,7 @@ from pwagents.settings import ROOT, settings_values
 
 from ..llm.server import ChatServer
 
-LLAMA, QWEN = MODELS
+LLAMA, QWEN, _ = MODELS
 KEY = "sk-never-shown-12345"
 
 
@@ -96,7 +96,7 @@ def test_a_model_that_lacks_weights_says_which_and_how_it_is_fetched(tmp_path, c
     require_weights(folder)
     (folder / "b.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
     assert "LFS pointer" in missing(base={"model": str(folder)})[f"model {folder}"]
-    gated, free = (missing(base={"model": name})[f"model {name}"] for name in MODELS)
+    gated, free, _ = (missing(base={"model": name})[f"model {name}"] for name in MODELS)
     assert "license" in gated and f"--local-dir {LLAMA}" in gated
     assert "license" not in free and f"hf download {MODELS[QWEN][0]}" in free
     monkeypatch.setattr(sys, "argv", ["preflight", "--models"])
@@ -134,6 +134,7 @@ def test_make_preflight_asks_each_model_once_and_ends_with_what_is_missing(tmp_p
         command = [sys.executable, "-m", "pwagents.preflight", "--preset", "paper"]
         command += ["--output-dir", str(tmp_path), "02_profiles", "09_persona2web"]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-        assert sorted(body["model"] for body in server.bodies) == ["gpt-4.1", "gpt-4o", "gpt-4o-mini", "gpt-5-mini", "o3"]
+        asked = sorted(body["model"] for body in server.bodies)
+        assert asked == ["gpt-4.1", "gpt-4o", "gpt-4o-mini", "gpt-5-mini", "o3"]
     assert done.returncode == 1 and "MISSING files in data/personalwab" in done.stdout, done.stderr
     assert "openai:gpt-4o-mini answers" in done.stdout and KEY not in done.stdout

@@ -6,10 +6,11 @@ import pytest
 
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.persona2web.agents import clarify as module
-from pwagents.persona2web.agents.clarify import clarification_table, clarify, names_marked, references
+from pwagents.persona2web.agents.clarify import clarify, names_marked, references
 from pwagents.persona2web.agents.episode import Played
 from pwagents.persona2web.agents.recall import RetrievalSettings, recall_of, train_readers
 from pwagents.persona2web.world.released import OfficialTask
+from pwagents.results.web import clarification_table
 
 from .worlds import make_world
 

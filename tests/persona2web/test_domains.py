@@ -12,8 +12,8 @@ from pwagents.persona2web.world.domains import (
     site_kinds,
     titles,
     value_range,
-    value_text,
 )
+from pwagents.persona2web.world.types import value_text
 
 FACETS = [pytest.param(d, f, id=f"{d.name}-{f.name}") for d in domains().values() for f in d.facets]
 

@@ -9,10 +9,9 @@ from functools import partial
 import pytest
 
 from pwagents.errors import NotEvaluableError
-from pwagents.persona2web.agents.episode import CODE, Condition, WebEpisode, run_condition
-from pwagents.persona2web.agents.offline import OfflineAgent, guesser, oracle
+from pwagents.persona2web.agents.episode import CODE, Condition, Played, WebEpisode, run_condition
+from pwagents.persona2web.agents.offline import OfflineAgent, oracle
 from pwagents.persona2web.agents.recall import telling_texts, train_readers
-from pwagents.persona2web.browser.driver import HtmlDriver
 from pwagents.persona2web.judge.scores import scores_frame
 from pwagents.persona2web.site.web import LocalWeb
 from pwagents.persona2web.world.domains import make_sites
@@ -34,18 +33,15 @@ def trained(world):
 
 
 def play(world, condition, agent_of, store, method="m", **options):
-    records = run_condition(
-        world, condition, agent_of, [HtmlDriver(world.web)], store, method=method, **options
-    )
-    return scores_frame(records, world)
+    return scores_frame(run_condition(world, condition, agent_of, store, method=method, **options), world)
 
 
 def knowing(world, condition):
     return partial(oracle, condition=condition, truth=world.truth("implicit"))
 
 
-def guessing(condition):
-    return lambda task: guesser(condition, 0)
+def stopping(task):
+    return lambda brief, visit: Played([WebStep(observation=visit.observe(), action="stop []")])
 
 
 def never(task):
@@ -62,7 +58,7 @@ def test_the_oracle_solves_every_task(world, architecture, level, tmp_path):
 
 def test_a_second_run_repeats_nothing_and_conditions_do_not_mix(world, tmp_path, monkeypatch):
     condition, store = Condition("occam", "none"), tmp_path / "runs"
-    first = play(world, condition, guessing(condition), store)
+    first = play(world, condition, stopping, store)
     assert (first["website_retrieval"] == 0).all() and (first["success"] == 0).all()
     again = play(world, condition, never, store, stored_runs_only=True)
     assert first.equals(again) and play(world, condition, never, store).equals(first)
@@ -74,8 +70,6 @@ def test_a_second_run_repeats_nothing_and_conditions_do_not_mix(world, tmp_path,
     monkeypatch.setattr("pwagents.persona2web.agents.episode.CODE", CODE[:-1])
     with pytest.raises(RuntimeError, match="played again"):
         play(replace(world), condition, never, store)
-    with pytest.raises(ValueError, match="driver is chromium, but html is to play"):
-        play(world, Condition("occam", "none", driver="chromium"), never, tmp_path / "runs")
 
 
 def test_a_frame_has_the_same_columns_whatever_was_played(world, tmp_path):
@@ -83,7 +77,7 @@ def test_a_frame_has_the_same_columns_whatever_was_played(world, tmp_path):
         raise NotEvaluableError("too long")
 
     condition = Condition("occam", "none")
-    frame = play(world, condition, guessing(condition), tmp_path / "runs")
+    frame = play(world, condition, stopping, tmp_path / "runs")
     refused = play(world, condition, lambda task: refuse, tmp_path / "runs", method="refused")
     assert (refused["outcome"] == "not_evaluable").all() and refused["success"].isna().all()
     for other in (refused, scores_frame([], world)):
@@ -107,7 +101,6 @@ def test_two_runs_give_the_same_trajectories(world, trained, tmp_path):
             world,
             condition,
             lambda t: agents[t.user_id],
-            [HtmlDriver(world.web)],
             tmp_path / name,
             method="m",
         )

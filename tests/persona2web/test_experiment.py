@@ -12,7 +12,7 @@ from pwagents.persona2web.agents.episode import Brief, Condition, World, run_epi
 from pwagents.persona2web.agents.offline import oracle
 from pwagents.persona2web.browser.chromium import find_chromium
 from pwagents.persona2web.browser.driver import HtmlDriver
-from pwagents.persona2web.experiment import CHANCE, NEW_PHRASES, OFFLINE, ORACLE, Experiment, loads
+from pwagents.persona2web.experiment import NEW_PHRASES, OFFLINE, ORACLE, Experiment, loads
 from pwagents.persona2web.site.web import LocalWeb
 from pwagents.persona2web.world.domains import make_sites
 from pwagents.persona2web.world.history import make_histories
@@ -47,10 +47,10 @@ def experiment(tmp_path_factory):
     return make(tmp_path_factory.mktemp("experiment"))
 
 
-def test_levels_hold_guesses_agent_and_oracle_and_the_offline_cells_are_one(experiment):
+def test_levels_hold_agent_and_oracle_and_the_offline_cells_are_one(experiment):
     frame = experiment.levels()
     played = frame.groupby("method")["scheme"].unique().map(set)
-    assert played.to_dict() == {CHANCE: {"none"}, OFFLINE: {"none", "on_demand"}, ORACLE: {"on_demand"}}
+    assert played.to_dict() == {OFFLINE: {"none", "on_demand"}, ORACLE: {"on_demand"}}
     assert set(frame["architecture"]) == {"indexed"} and set(frame["level"]) == {0, 1, 2}
     assert (frame[frame["method"] == ORACLE]["success"] == 1).all()
     assert set(frame.loc[frame["memory"] == "recency", "level"]) == {2}

@@ -9,9 +9,9 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pwagents.persona2web.world.domains import domains, facet_of, value_text
+from pwagents.persona2web.world.domains import domains, facet_of
 from pwagents.persona2web.world.history import NOW, make_histories, make_people, shares
-from pwagents.persona2web.world.types import WEBSITE
+from pwagents.persona2web.world.types import WEBSITE, value_text
 from pwagents.settings import HistorySettings
 
 DAY = 24 * 60 * 60 * 1000

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.llm.fence import CLOSE, FENCE_NOTE
-from pwagents.persona2web.world.domains import domains, facet_of, value_text
+from pwagents.persona2web.world.domains import domains, facet_of
 from pwagents.persona2web.world.history import NOW, shares
 from pwagents.persona2web.world.history_llm import LlmHistorian
-from pwagents.persona2web.world.types import WEBSITE
+from pwagents.persona2web.world.types import WEBSITE, value_text
 from pwagents.settings import HistorySettings
 
 SETTINGS = HistorySettings(n_users=2, records=80, n_domains=2)

@@ -42,14 +42,13 @@ def ask(host=HOST, applied=None, operation="", status=200, domain="flights", pat
     return Request(host=host, path=path, status=status, **fields)
 
 
-def judged(requests=(), found="abcdefghi", level=2, view="reasoning_aware", **fields):
+def judged(requests=(), found="abcdefghi", level=2, **fields):
     looks = (MemoryStep(query="?", retrieved=tuple(found), answer="!"),) if found else ()
     fields = {"scheme": "on_demand", "architecture": "occam"} | fields
     return judge(
         TASK,
         WebTrajectory(task_id="t", level=level, steps=looks, requests=tuple(requests), **fields),
         TRUTH,
-        view,
     )
 
 
@@ -158,18 +157,3 @@ def test_what_a_level_states_need_not_be_found():
 def test_a_fault_of_the_site_halves_the_intent_where_it_stopped_a_right_plan(requests, score):
     assert judged(requests, site_fault=True).intent == score
     assert judged(requests, site_fault=True, intended=True).intent == 1
-
-
-def test_without_the_looks_nothing_is_said_of_what_was_found():
-    for found in ("", "abcdefghi"):
-        each = judged([ask(applied=ALL)], found, view="action_wise", reached=True, intended=True)
-        assert each.website_retrieval is each.preference_retrieval is None
-        assert each.success == 1
-
-
-def test_the_end_alone_takes_a_lucky_item_for_a_preference_used():
-    lucky = [ask(operation="booking")]
-    fields = {"reached": True, "intended": True}
-    assert judged(lucky, "", view="outcome", **fields).success == 1
-    assert judged(lucky, "", **fields).p_pref == 0
-    assert judged(lucky, "", view="outcome", intended=True).p_pref == 0

@@ -5,17 +5,10 @@ from functools import cache
 
 import pytest
 
-from pwagents.persona2web.world.domains import (
-    domains,
-    facet_of,
-    item_fits,
-    make_sites,
-    names_value,
-    value_text,
-)
+from pwagents.persona2web.world.domains import domains, facet_of, item_fits, make_sites, names_value
 from pwagents.persona2web.world.history import NOW, make_histories
 from pwagents.persona2web.world.queries import make_tasks, query
-from pwagents.persona2web.world.types import Goal
+from pwagents.persona2web.world.types import Goal, value_text
 from pwagents.settings import HistorySettings, QuerySettings
 
 SITES = make_sites(seed=2)

@@ -143,7 +143,7 @@ def test_a_checkout_gives_tasks_by_suffix_and_histories_oldest_first(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "field"), [("{", "JSON"), ("[]", "intent"), ('{"intent": 3}', "intent"), ("", "JSON")]
+    ("content", "field"), [("{", "JSON"), ("[]", "record"), ('{"intent": 3}', "intent"), ("", "JSON")]
 )
 def test_a_bad_task_file_is_named_with_its_field(tmp_path, content, field):
     task_file(tmp_path, 1).write_text(content)
@@ -165,7 +165,7 @@ def test_a_folder_without_task_files_and_a_file_of_another_name_are_refused(tmp_
         ({"type": "sleep"}, "type"),
         ({"timestamp": "yesterday"}, "timestamp"),
         ({"timestamp": None}, "timestamp"),
-        ({"extra": 1}, "record"),
+        ({"extra": 1}, "extra"),
         ({"object": 3}, "object"),
     ],
 )
@@ -188,5 +188,5 @@ def test_the_100_known_texts_name_a_website_and_mark_two_values():
 def test_a_bad_line_of_queries_is_named(tmp_path):
     path = tmp_path / "queries.jsonl"
     path.write_text('{"task_id": "a", "user": "u", "queries": {}}\n{"task_id": "b"}\n')
-    with pytest.raises(DataError, match="record b, field 'user'"):
+    with pytest.raises(DataError, match="record line 2, field 'user'"):
         read_queries(path)

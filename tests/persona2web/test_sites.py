@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from pwagents.persona2web.site import web as sites
 from pwagents.persona2web.site.pages import PAGE_SIZE, slug
 from pwagents.persona2web.site.web import LocalWeb, succeeded
-from pwagents.persona2web.world.domains import domains, item_fits, make_sites, value_text
+from pwagents.persona2web.world.domains import domains, item_fits, make_sites
 from pwagents.persona2web.world.queries import query
-from pwagents.persona2web.world.types import Goal
+from pwagents.persona2web.world.types import Goal, value_text
 
 SITES = make_sites(0)
 SHOP = SITES["marlow-goods.test"]
@@ -245,14 +245,3 @@ def test_faults_are_by_seed_leave_no_trace_and_spare_the_portal(web):
     failed = [status for status, _ in first if status == 503]
     assert 20 < len(failed) < 60 and any(delay for _, delay in first)
     assert sum(request.operation == "cart" for request in session.log) == 200 - len(failed)
-
-
-def test_a_site_that_cannot_be_shown_is_refused():
-    labels = SHOP.labels | {"size": "Q", "color": "Material"}
-    for update, message in [
-        ({"skin": "cube"}, "skin 'cube'"),
-        ({"template": "zoo"}, "template 'zoo'"),
-        ({"labels": labels}, "marlow-goods.test, clothing: labels"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            LocalWeb([SHOP.model_copy(update=update)])

@@ -6,8 +6,7 @@ history, for its rules read either text without a mistake and ask the same quest
 plays one of the four cells, and :meth:`Experiment.same_cells` says on how many tasks the others agree.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import product
@@ -23,7 +22,7 @@ from pwagents.llm.make import Models
 from pwagents.persona2web.agents import clarify
 from pwagents.persona2web.agents.chat import ChatWebAgent
 from pwagents.persona2web.agents.episode import Agent, Condition, WebEpisode, World, run_condition
-from pwagents.persona2web.agents.offline import OfflineAgent, guesser, oracle
+from pwagents.persona2web.agents.offline import OfflineAgent, oracle
 from pwagents.persona2web.agents.recall import (
     Reader,
     RetrievalSettings,
@@ -33,11 +32,8 @@ from pwagents.persona2web.agents.recall import (
     telling_texts,
     train_readers,
 )
-from pwagents.persona2web.browser.chromium import ChromiumDriver
-from pwagents.persona2web.browser.driver import Driver, HtmlDriver
 from pwagents.persona2web.judge.meta import judge_agents, judge_scripts, play_scripts, write_sheet
 from pwagents.persona2web.judge.scores import scores_frame
-from pwagents.persona2web.site.serve import serving
 from pwagents.persona2web.site.web import LocalWeb
 from pwagents.persona2web.world.domains import make_sites
 from pwagents.persona2web.world.history import History, make_histories
@@ -47,9 +43,9 @@ from pwagents.persona2web.world.released import read_released
 from pwagents.persona2web.world.types import Architecture, Level, Scheme, WebTask
 from pwagents.settings import HistorySettings, WebNotebook, plain, project_path
 
-OFFLINE, CHANCE, ORACLE = "offline agent", "guesses", "oracle"
+OFFLINE, ORACLE = "offline agent", "oracle"
 NEW_PHRASES = "offline agent, new phrases"  # its reader learned from no record that stands in a test history
-RULES = (OFFLINE, CHANCE, ORACLE, NEW_PHRASES)
+RULES = (OFFLINE, ORACLE, NEW_PHRASES)
 ARCHITECTURES: tuple[Architecture, ...] = ("indexed", "occam")
 SCHEMES: tuple[Scheme, ...] = ("none", "on_demand", "pre_execution")
 LEVELS: tuple[Level, ...] = (0, 1, 2)
@@ -86,14 +82,7 @@ def loads(settings: WebNotebook) -> dict[str, Load]:
 class Experiment:
     """Plays agents on the tasks of the notebook. Episodes that are stored already are not played again.
 
-    Args:
-        settings: the notebook's.
-        cache: the folder of embeddings.
-        store: the file of language models' replies; episodes are kept beside it.
-
-    Attributes:
-        world: histories, tasks and the web of today.
-        models: the language models that play, by name.
+    Episodes are kept beside ``store``, the file of language models' replies.
     """
 
     def __init__(self, settings: WebNotebook, cache: Path, store: Path):
@@ -119,16 +108,15 @@ class Experiment:
             decides.append(self._players.facts("historian"))
         data = hash_of(decides)
         if data not in self._made:
-            self._made[data] = self._histories(histories)
+            writer = settings.players.historian
+            self._made[data] = (
+                make_histories(histories, settings.seed)
+                if writer == "offline"
+                else LlmHistorian(self._players(writer), histories, settings.seed).histories()
+            )
         made, today = self._made[data], make_sites(settings.seed)
         tasks = make_tasks(made, today, settings.queries, settings.seed)
         return World(made, tasks, LocalWeb(make_sites(settings.seed, edition).values()), self.embedder, data)
-
-    def _histories(self, histories: HistorySettings) -> dict[str, History]:
-        historian, seed = self.settings.players.historian, self.settings.seed
-        if historian == "offline":
-            return make_histories(histories, seed)
-        return LlmHistorian(self._players(historian), histories, seed).histories()
 
     def embed(self) -> int:
         """Embed all records at once, so that no episode waits; return how many texts differ."""
@@ -149,18 +137,12 @@ class Experiment:
 
     def shared_records(self) -> float:
         """Return the share of telling records that stand, word for word, in the reader's training."""
-        groups = {0: [], 1: []}
+        told: dict[int, list[str]] = {0: [], 1: []}
         for history in self.world.histories.values():
-            groups[history.person.group].append(history)
-        texts = {group: telling_texts(histories) for group, histories in groups.items()}
-        hits, n = 0, 0
-        for group, histories in groups.items():
-            for history in histories:
-                for event in history.events:
-                    shown = history.shown[event.event_id]
-                    if shown.facet and not shown.noise:
-                        n, hits = n + 1, hits + (record_text(event) in texts[1 - group])
-        return hits / n
+            told[history.person.group] += telling_texts([history])
+        others = {0: {*told[1]}, 1: {*told[0]}}
+        hits = [text in others[group] for group, texts in told.items() for text in texts]
+        return sum(hits) / len(hits)
 
     # --- episodes ---
 
@@ -169,11 +151,7 @@ class Experiment:
     ) -> pd.DataFrame:
         """Return the scores of agents under conditions on all tasks, a row an episode (:func:`scores_frame`).
 
-        Args:
-            part: of the experiment; each keeps its episodes in a file of its own.
-
-        Raises:
-            InfrastructureError: some episode could not be played. All others are stored.
+        Each ``part`` of the experiment keeps its episodes in a file of its own.
         """
         world = world or self.world
         frames = [
@@ -186,24 +164,18 @@ class Experiment:
         self, part: str, agent: str, condition: Condition, world: World | None = None
     ) -> list[WebEpisode]:
         """Return the episodes of one agent under one condition, in the order of the tasks."""
-        world = world or self.world
-        with self._drivers(world.web, condition.driver) as drivers:
-            return self._episodes(part, agent, condition, world, drivers)
-
-    def _episodes(
-        self, part: str, agent: str, condition: Condition, world: World, drivers: Sequence[Driver]
-    ) -> list[WebEpisode]:
         # The offline agent learned from the notebook's own world, whichever is played.
         params = {"readers": self.world.data} if agent in (OFFLINE, NEW_PHRASES) else {}
+        world = world or self.world
         return run_condition(
             world,
             condition,
             self.agent(agent, condition, world),
-            drivers,
             self.folder / f"09_{part}.jsonl",
             method=agent,
             model="none" if agent in RULES else agent,
             params=params if agent in RULES else self.settings.players.facts(),
+            workers=self.settings.players.workers,
             stored_runs_only=self.settings.stored_runs_only,
             served=self._players.served,
         )
@@ -214,22 +186,10 @@ class Experiment:
         if name in (OFFLINE, NEW_PHRASES):
             readers = self.readers if name == OFFLINE else self.new_readers
             return lambda task: OfflineAgent(readers[task.user_id], architecture, scheme)
-        if name == CHANCE:
-            return lambda task: guesser(condition, self.settings.seed)
         if name == ORACLE:
             return partial(oracle, condition=condition, truth=world.truth(condition.memory))
         chat = ChatWebAgent(self.models[name], architecture, scheme, sample=condition.sample)
         return lambda task: chat
-
-    @contextmanager
-    def _drivers(self, web: LocalWeb, kind: str) -> Iterator[list[Driver]]:
-        """Yield one driver for each episode at a time; none is opened where nothing is to be played."""
-        n = self.settings.players.workers
-        if kind == "html" or self.settings.stored_runs_only:
-            yield [HtmlDriver(web) for _ in range(n)]
-            return
-        with serving(web) as port, ExitStack() as opened:
-            yield [opened.enter_context(ChromiumDriver(port)) for _ in range(n)]
 
     def condition(self, scheme: Scheme = "on_demand", level: Level = 2, **more) -> Condition:
         """Return the notebook's condition, indexed DOM, under its driver and retriever."""
@@ -248,7 +208,7 @@ class Experiment:
         for level in LEVELS:
             part, none, looks = f"level_{level}", self.condition("none", level), self.condition(level=level)
             latest = [self.condition(memory="recency")] if level == 2 else []
-            frames += [self.play(part, [CHANCE], [none]), self.play(part, [OFFLINE], [none, *latest, looks])]
+            frames.append(self.play(part, [OFFLINE], [none, *latest, looks]))
             cells = [
                 self.condition(scheme, level, architecture=architecture)
                 for architecture, scheme in product(ARCHITECTURES, SCHEMES)
@@ -313,15 +273,12 @@ class Experiment:
 
         ``same``: whether both drivers gave the same trajectory.
         """
-        world, frames = self._first(self.settings.study.chromium_tasks), []
-        with self._drivers(world.web, "html") as html, self._drivers(world.web, "chromium") as chromium:
-            for agent, level in [(OFFLINE, 2), *((ORACLE, level) for level in LEVELS)]:
-                runs = []
-                for name, drivers in (("html", html), ("chromium", chromium)):
-                    condition = self.condition(level=level, driver=name)
-                    runs.append(self._episodes("chromium", agent, condition, world, drivers))
-                same = [a.trajectory == b.trajectory for a, b in zip(*runs, strict=True)]
-                frames += [scores_frame(records, world).assign(same=same) for records in runs]
+        few, frames = self._first(self.settings.study.chromium_tasks), []
+        for agent, level in [(OFFLINE, 2), *((ORACLE, level) for level in LEVELS)]:
+            conditions = [self.condition(level=level, driver=name) for name in ("html", "chromium")]
+            runs = [self.episodes("chromium", agent, condition, few) for condition in conditions]
+            same = [a.trajectory == b.trajectory for a, b in zip(*runs, strict=True)]
+            frames += [scores_frame(records, few).assign(same=same) for records in runs]
         return pd.concat(frames, ignore_index=True)
 
     # --- clarification, judges ---
@@ -360,11 +317,7 @@ class Experiment:
         return judge_scripts(self.world, played, self.judge)
 
     def judged_agents(self, sheet: Path) -> pd.DataFrame:
-        """Return how judges agree on the agents' own episodes at level 2 (:func:`judge_agents`).
-
-        Args:
-            sheet: where a sheet of these episodes is written, for a person's labels.
-        """
+        """Return how judges agree on the agents' own episodes; write a sheet for a person's labels."""
         few = self._first(self.settings.study.judged_tasks)
         played = [self.episodes("level_2", agent, self.condition(), few) for agent in self.agents]
         records = [each for episodes in played for each in episodes if each.trajectory]

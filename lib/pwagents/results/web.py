@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pwagents.results.papers import below_printed
-from pwagents.results.statistics import mean_interval, summarise
+from pwagents.results.statistics import mean_interval, share_interval, summarise
 from pwagents.results.tables import format_intervals
 
 # Our scores -> their headings, and the headings over these.
@@ -38,7 +38,7 @@ _HERE = ("none (trained reader, rules)", "embedded web")  # backbone and data
 
 def name_rows(frame: pd.DataFrame) -> pd.DataFrame:
     """Add what rows are called: ``agent``, ``access`` to the history, and ``row``, both in one."""
-    blind = frame["method"].isin(["guesses", "oracle"])
+    blind = frame["method"].eq("oracle")
     access = (frame["scheme"].map(_SCHEMES) + frame["memory"].map(_MEMORIES)).mask(blind, "not used")
     access += frame["retriever"].map({"bm25": ", BM25"}).fillna("")
     row = (frame["method"] + " (" + access + ")").mask(blind, frame["method"])
@@ -137,11 +137,9 @@ def stability_table(today: pd.DataFrame, repeated: pd.DataFrame, later: pd.DataF
 
 
 def judges_table(agreement: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of agreement to be read; the truth's own row, which agrees with itself, is left out."""
-    itself = (agreement["judge"] == "programmatic") & (agreement["view"] == "reasoning_aware")
-    itself &= agreement["reference"] == "truth"
+    """Return rows of agreement to be read."""
     views = agreement["view"].str.replace("_", "-")  # as the paper calls them
-    table = agreement.assign(view=views)[~itself].rename(columns={"judged": "n"})
+    table = agreement.assign(view=views).rename(columns={"judged": "n"})
     table = table.rename(columns={name: name.capitalize() for name in ("spearman", "pearson")})
     facts = ["episodes", "reference", "judge", "view", "measure"]
     table = table[[*facts, *table.columns.drop(facts)]]
@@ -158,3 +156,16 @@ def judges_with_paper(agreement: pd.DataFrame) -> pd.DataFrame:
         columns[f"{measure.capitalize()}, accuracy"] = part["accuracy"]
     ours, data = pd.DataFrame(columns).assign(n=part["n"]), "embedded web, scripted episodes"
     return below_printed(ours, "Persona2Web", "meta-evaluation", "none", data, "programmatic judge")
+
+
+def clarification_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return means by data and method: n, website, values, joint with its interval, what was retrieved."""
+    table = []
+    for (data, method), part in rows.groupby(["data", "method"], sort=False):
+        scored = part.dropna(subset=["joint"])
+        mean, low, high = share_interval(scored["joint"], scored["user_id"])
+        means = scored[["website", "values", "p_web_found", "p_pref_found"]].mean()
+        shares = means.rename({"p_web_found": "website retrieved", "p_pref_found": "values retrieved"})
+        facts = {"data": data, "method": method, "n": len(scored), "joint": mean, "low": low, "high": high}
+        table.append(facts | shares.to_dict())
+    return pd.DataFrame(table)

@@ -24,70 +24,14 @@ from pwagents.llm.parts import part
 from pwagents.llm.replies import read_reply
 from pwagents.persona2web.agents.episode import MOST_QUERIES, Brief, Played
 from pwagents.persona2web.browser.driver import Visit, split_action
-from pwagents.persona2web.world.types import (
-    Architecture,
-    BrowsingEvent,
-    MemoryStep,
-    Scheme,
-    Step,
-    WebStep,
-)
+from pwagents.persona2web.world.types import Architecture, BrowsingEvent, MemoryStep, Scheme, Step, WebStep
 from pwagents.schema import Usage
+from pwagents.words import read_yaml
 
 ACTIONS_A_STEP: dict[Architecture, int] = {"occam": 1, "indexed": 3}
 PAGES_KEPT: dict[Architecture, int] = {"occam": 2, "indexed": 1}  # the latest; of older steps only the action
 
-SYSTEM = """\
-You carry out a task in a web browser for one person. The task may leave out which website to use and what the
-person prefers; their browsing history tells, where you were given something from it. What it does not tell,
-you have to decide by yourself: nobody answers questions.
-
-Do what the task asks and no more. Never confirm a payment. The task ends with your last action, so check
-before that whether everything is as the person would want it."""
-ACTIONS: dict[Architecture, str] = {
-    "occam": """\
-You see the whole page as a tree. What can be used has a number in brackets. Actions, one a step:
-click [12]                       follow a link, press a button, or choose an option by its number
-type [12] [text] [1]             write into a text field; [1] presses Enter, [0] does not
-go_back                          return to the page before
-note [text]                      keep something for later steps
-branch [plan]                    begin a new part of the plan
-prune [0] [why]                  give up the present part and return to the plan with this number
-stop [answer]                    end the task; the answer may be empty where nothing was asked""",
-    "indexed": """\
-You see what can be used on the page, each with its number in brackets, and the text between. Actions, up to
-three a step, in the order in which they are to be done:
-click [12]                       follow a link, press a button
-type [12] [text] [1]             write into a text field; [1] presses Enter, [0] does not
-select [12] [option]             choose an option of a list by its text
-go_to [address]                  open an address
-go_back                          return to the page before
-stop [answer]                    end the task; the answer may be empty where nothing was asked""",
-}
-REPLY = """\
-Reply with these lines and nothing else:
-Reason: one or two sentences: what you know of the person that matters now, and what to do next
-Action: the action"""
-NEED_MEMORY = """\
-Before your next step, decide whether you need to look into the person's browsing history. You see the page
-that is open now. Ask for one thing at a time, such as the website they use for something, or what they
-usually choose there; what you asked before stands above. Looking costs a step. Reply with one JSON object and
-nothing else:
-{"need_memory": true or false, "query": "what to look for, empty for nothing", "reason": "why"}"""
-PLAN_QUERIES = """\
-Below is a task that a person gave you. It may leave out the website and what they prefer. You may now ask
-their browsing history up to {most} questions, and never again later. Reply with one JSON object and nothing
-else:
-{{"queries": ["one thing to look for", ...], "reason": "why these"}}"""
-READ = """\
-Below are records of a person's browsing history: time, kind, what it was about, website. They were found for
-the question that follows. Records show habits without naming them: a booking of a window seat may read
-"seat 14A". Some were cancelled or are exceptions: go by what the person does most, and lately where it
-changed. Answer in one or two sentences, naming the website or the value where the records show it, and say so
-where they do not."""
-REWRITE = """\
-Below are a task that a person gave you, and what their browsing history says. Write the task anew, so that it
-names the website and every preference it left out. Change nothing else. Reply with the new task alone."""
+TOLD = read_yaml(__package__, "chat.yaml")  # the prompts
 NO_ACTION = "your reply held no line that begins with 'Action:'"
 TOO_MANY = "your reply held {found} actions; at most {most} a step"
 NO_JSON = "your reply about the browsing history was no JSON object of the form asked for: {mistake}"
@@ -114,9 +58,7 @@ Form = TypeVar("Form", bound=BaseModel)
 class Asking:
     """A language model that is asked about a user's history: questions, answers, a rewritten task.
 
-    Attributes:
-        steps: what was done so far.
-        usage: of the calls since the last step.
+    ``steps`` is what was done so far, ``usage`` that of the calls since the last step.
     """
 
     def __init__(self, model: ChatModel, brief: Brief, sample: int = 0):
@@ -126,14 +68,14 @@ class Asking:
 
     def look_before(self) -> str:
         """Ask the history up to five questions; return the task rewritten, or "" if nothing was asked."""
-        rules = PLAN_QUERIES.format(most=MOST_QUERIES)
+        rules = TOLD["plan_queries"].format(most=MOST_QUERIES)
         reply = self.ask_object(rules, f"Task: {self.task}", PlanReply)
         queries = [query for query in (reply.queries if reply else ()) if query.strip()]
         for query in queries[:MOST_QUERIES]:
             self.remember(query, reply.reason or "")
         if queries:
             found = fence(self.answers())
-            reply = self.ask(REWRITE, f"Task: {self.task}\n\nThe history says:\n{found}")
+            reply = self.ask(TOLD["rewrite"], f"Task: {self.task}\n\nThe history says:\n{found}")
             self.task = ("" if reply.is_cut else reply.text.strip()) or self.task
         return self.task if queries else ""
 
@@ -142,7 +84,7 @@ class Asking:
         records, answer = self.brief.recall(query), "There is no record of that."
         if records:
             question = f"Question: {query}\nTask behind it: {self.task}"
-            answer = self.ask(READ, f"{question}\n\nRecords:\n{fence(tell_records(records))}").text
+            answer = self.ask(TOLD["read"], f"{question}\n\nRecords:\n{fence(tell_records(records))}").text
         ids = tuple(record.event_id for record in records)
         self.note(MemoryStep(query=query, retrieved=ids, answer=answer.strip(), reason=reason))
 
@@ -176,10 +118,9 @@ class Asking:
 
 @dataclass(frozen=True)
 class ChatWebAgent:
-    """A language model on the web. Safe to use from several threads: it keeps nothing between episodes.
+    """A language model on the web, which keeps nothing between episodes.
 
-    Args:
-        sample: which of a model's replies to the same request; raise it for a repeated run.
+    ``sample`` says which of its replies to the same request; raise it for a repeated run.
     """
 
     model: ChatModel
@@ -188,16 +129,11 @@ class ChatWebAgent:
     sample: int = 0
 
     def __call__(self, brief: Brief, visit: Visit) -> Played:
-        """Play one episode.
-
-        Raises:
-            InfrastructureError: the model cannot be reached.
-            NotEvaluableError: the model refuses a prompt (too long, or filtered).
-        """
+        """Play one episode; InfrastructureError or NotEvaluableError if the model does not answer."""
         episode = _Episode(self, brief, visit)
         if self.scheme == "pre_execution":
             episode.played.rewritten = episode.look_before()
-            episode.plans.rename(episode.task)
+            episode.plans.plans[0] = (episode.task, -1)
         while not episode.ended and episode.played.left(self.architecture, self.scheme) > 0:
             page = visit.observe()
             if self.scheme != "on_demand" or not episode.look(page):
@@ -215,7 +151,9 @@ class _Episode(Asking):
 
     def look(self, page: str) -> bool:
         """Return whether this step went into the history (or into a reply about it that cannot be read)."""
-        reply = self.ask_object(f"{SYSTEM}\n\n{NEED_MEMORY}", self._state(page), NeedReply)
+        reply = self.ask_object(
+            "\n\n".join([TOLD["system"], TOLD["need_memory"]]), self._state(page), NeedReply
+        )
         if reply is None:
             return True
         query = (reply.query or "").strip()
@@ -227,7 +165,8 @@ class _Episode(Asking):
     def act(self, page: str) -> None:
         """Take one step on the web."""
         architecture = self.agent.architecture
-        reply = self.ask(f"{SYSTEM}\n\n{ACTIONS[architecture]}\n\n{REPLY}", self._state(page))
+        rules = "\n\n".join([TOLD["system"], TOLD["actions"][architecture], TOLD["reply"]])
+        reply = self.ask(rules, self._state(page))
         # Of a reply that was cut, the last action may be half of one.
         reason, actions = ("", []) if reply.is_cut else read_step(reply.text)
         most = ACTIONS_A_STEP[architecture]
@@ -244,7 +183,7 @@ class _Episode(Asking):
 
     def note(self, step: Step) -> None:
         """Keep a step, and under which plan it was taken."""
-        self.plans.note_step(len(self.steps))
+        self.plans.note_step()
         super().note(step)
 
     def _do(self, actions: Sequence[str]) -> tuple[list[str], str]:
@@ -287,13 +226,9 @@ class Plans:
     """AgentOccam's tree of plans; the first is the task. Steps of a plan that was given up are left out."""
 
     def __init__(self, task: str):
-        self._texts, self._parents = [task], [-1]
-        self._active, self._notes = 0, []
-        self._plan_of: dict[int, int] = {}  # step -> the plan it was taken under
-
-    def rename(self, task: str) -> None:
-        """Put another text in the place of the task's."""
-        self._texts[0] = task
+        self.plans, self.active = [(task, -1)], 0  # each with the number of the plan above it
+        self.notes: list[str] = []
+        self._plan_of: list[int] = []  # the plan that each step was taken under
 
     def do(self, name: str, arguments: Sequence[str]) -> str:
         """Carry out ``note``, ``branch`` or ``prune``; return what is wrong, or an empty text."""
@@ -301,20 +236,19 @@ class Plans:
         if not text:
             return f"{name} needs a text in brackets"
         if name == "note":
-            self._notes.append(text)
+            self.notes.append(text)
         elif name == "branch":
-            self._texts.append(text)
-            self._parents.append(self._active)
-            self._active = len(self._texts) - 1
+            self.plans.append((text, self.active))
+            self.active = len(self.plans) - 1
         elif not (arguments[0].isdecimal() and int(arguments[0][:4]) in self._line()[1:]):
             return f"prune needs the number of a plan above the present one, not {arguments[0][:20]!r}"
         else:
-            self._active = int(arguments[0])
+            self.active = int(arguments[0])
         return ""
 
-    def note_step(self, step: int) -> None:
-        """Remember under which plan a step was taken."""
-        self._plan_of[step] = self._active
+    def note_step(self) -> None:
+        """Remember under which plan the next step is taken."""
+        self._plan_of.append(self.active)
 
     def is_told(self, step: int) -> bool:
         """Return whether the step belongs to the present plan or one above it."""
@@ -322,14 +256,14 @@ class Plans:
 
     def text(self) -> str:
         """Return the present plan, those above it, and all notes."""
-        plans = [f"[{i}] {self._texts[i]}" for i in reversed(self._line())]
-        return "\n".join(plans + [f"note: {note}" for note in self._notes])
+        plans = [f"[{i}] {self.plans[i][0]}" for i in reversed(self._line())]
+        return "\n".join(plans + [f"note: {note}" for note in self.notes])
 
     def _line(self) -> list[int]:
         """Return the present plan and those above it, upwards."""
-        line = [self._active]
-        while self._parents[line[-1]] >= 0:
-            line.append(self._parents[line[-1]])
+        line = [self.active]
+        while self.plans[line[-1]][1] >= 0:
+            line.append(self.plans[line[-1]][1])
         return line
 
 

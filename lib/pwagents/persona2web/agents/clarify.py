@@ -21,18 +21,11 @@ from pwagents.llm.chat import ChatModel
 from pwagents.persona2web.agents.chat import Asking
 from pwagents.persona2web.agents.episode import Brief, Played, World
 from pwagents.persona2web.agents.offline import OfflineAgent
-from pwagents.persona2web.agents.recall import (
-    HistoryIndex,
-    Reader,
-    Recall,
-    RetrievalSettings,
-    question_for,
-)
-from pwagents.persona2web.world.domains import domains, facet_of, names_value, value_text
+from pwagents.persona2web.agents.recall import HistoryIndex, Reader, Recall, RetrievalSettings, question_for
+from pwagents.persona2web.world.domains import domains, facet_of, names_value
 from pwagents.persona2web.world.history import History, values_of
 from pwagents.persona2web.world.released import OfficialTask
 from pwagents.persona2web.world.types import WEBSITE, BrowsingEvent, MemoryStep, Value, WebTask
-from pwagents.results.statistics import share_interval
 from pwagents.seeds import rng
 
 # Common words of marked values, which say nothing ("under $50 in total").
@@ -145,22 +138,6 @@ def names_marked(text: str, value: Value) -> bool:
     return words - plain <= there and len(plain & there) >= len(plain) / 2
 
 
-def clarification_table(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return means by data and method: n, website, values, joint with its interval, what was retrieved."""
-    table = []
-    for (data, method), part in rows.groupby(["data", "method"], sort=False):
-        scored = part.dropna(subset=["joint"])
-        interval = share_interval(scored["joint"], scored["user_id"])
-        means = scored[["website", "values", "p_web_found", "p_pref_found"]].mean()
-        table.append(
-            {"data": data, "method": method, "n": len(scored)}
-            | {"website": means["website"], "values": means["values"]}
-            | {"joint": interval.mean, "low": interval.low, "high": interval.high}
-            | {"website retrieved": means["p_web_found"], "values retrieved": means["p_pref_found"]}
-        )
-    return pd.DataFrame(table)
-
-
 # --- methods -----------------------------------------------------------------------------------------------
 
 
@@ -211,11 +188,6 @@ def references(world: World, seed: int) -> dict[str, Method]:
         values = values_of(task.goal.domain, facet)
         return values[generator.integers(len(values))], ()
 
-    def popular(task: WebTask, facet: str) -> tuple[Value, Sequence[BrowsingEvent]]:
-        key = (task.goal.domain, facet)
-        others = [history.person.wants for user, history in world.histories.items() if user != task.user_id]
-        return _most([wants[key] for wants in others if key in wants], *key), ()
-
     def reading(select: Callable[[History, WebTask, str], Sequence[BrowsingEvent]]):
         def read(task: WebTask, facet: str) -> tuple[Value, Sequence[BrowsingEvent]]:
             history = world.histories[task.user_id]
@@ -239,15 +211,13 @@ def references(world: World, seed: int) -> dict[str, Method]:
                 value, records = guess(task, name)
                 steps.append(MemoryStep(query=name, retrieved=tuple(r.event_id for r in records), answer=""))
                 facet = None if name == WEBSITE else facet_of(task.goal.domain, name)
-                said.append(facet.stated.format(value_text(value)) if facet else str(value))
+                said.append(facet.state(value) if facet else str(value))
             return Played(steps, rewritten=f"{request.text} ({'; '.join(said)})")
 
         return play
 
     guesses = {
         "random": random,
-        "popular among other users": popular,
-        "latest 20 of the sub-domain, perfect reader": reading(_latest),
         "BM25 top 20, perfect reader": retrieved("bm25"),
         "MiniLM top 20, perfect reader": retrieved("minilm"),
         "all records, perfect reader": reading(lambda history, *_: history.events),
@@ -262,13 +232,6 @@ def perfect_reader(history: History, records: Sequence[BrowsingEvent], domain: s
     if facet == WEBSITE:
         return _most([host for host, _ in counted], domain, facet)
     return _most([truth.value for _, truth in counted if truth.facet == facet], domain, facet)
-
-
-def _latest(history: History, task: WebTask, _: str) -> list[BrowsingEvent]:
-    """Return the latest records of a sub-domain that show something: its transactions, reviews and visits."""
-    shown = ((event, history.shown[event.event_id]) for event in reversed(history.events))
-    telling = [e for e, s in shown if s.domain == task.goal.domain and s.facet and not s.noise]
-    return telling[:20]
 
 
 def _most(values: Sequence[Value], domain: str, facet: str) -> Value:

@@ -7,6 +7,7 @@ key holds the code that played: what other code made is played again.
 import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,19 +22,13 @@ from pwagents.persona2web.agents.recall import (
     profile_preferences,
     recall_of,
 )
-from pwagents.persona2web.browser.driver import Driver, Visit
+from pwagents.persona2web.browser.chromium import ChromiumDriver
+from pwagents.persona2web.browser.driver import Driver, HtmlDriver, Visit
+from pwagents.persona2web.site.serve import serving
 from pwagents.persona2web.site.web import LocalWeb, succeeded
 from pwagents.persona2web.world.domains import domains
 from pwagents.persona2web.world.history import History
-from pwagents.persona2web.world.types import (
-    Architecture,
-    Level,
-    Scheme,
-    Step,
-    Truth,
-    WebTask,
-    WebTrajectory,
-)
+from pwagents.persona2web.world.types import Architecture, Level, Scheme, Step, Truth, WebTask, WebTrajectory
 from pwagents.seeds import derive_seed
 from pwagents.settings import plain
 from pwagents.store import StoredEpisode, episodes
@@ -84,11 +79,8 @@ Agent = Callable[[Brief, Visit], Played]
 class Condition:
     """What an agent plays under; all of it is in the key of an episode.
 
-    Args:
-        driver: "html" or "chromium", as the drivers that play have it.
-        faults: share of requests that fail or come too late.
-        sample: which of several repeated runs.
-        edition: what tables call the web (0: today's). The key holds what its sites are.
+    ``faults`` is the share of requests that fail or come too late, ``sample`` which of several repeated runs,
+    ``edition`` what tables call the web (0: today's). The key holds what its sites are.
     """
 
     architecture: Architecture
@@ -116,11 +108,7 @@ def most_steps(architecture: Architecture, scheme: Scheme, queries: int = 0) -> 
 def run_episode(
     task: WebTask, condition: Condition, agent: Agent, brief: Brief, web: LocalWeb, driver: Driver
 ) -> WebTrajectory:
-    """Play one episode in a session of its own; success is read from the session, in process.
-
-    Args:
-        driver: used by nobody else meanwhile.
-    """
+    """Play one episode in a session of its own, in which nobody else uses the driver."""
     seed = derive_seed(condition.sample, "faults", task.task_id)
     session = web.begin(task.now, faults=condition.faults, seed=seed)
     try:
@@ -163,11 +151,7 @@ class WebEpisode(StoredEpisode):
 
 @dataclass(frozen=True)
 class World:
-    """Histories, tasks and the web they belong to.
-
-    Args:
-        data: a hash or name of all of it, for the keys of episodes.
-    """
+    """Histories, tasks and the web they belong to; ``data`` names all of it, for the keys of episodes."""
 
     histories: Mapping[str, History]
     tasks: Sequence[WebTask]
@@ -193,32 +177,26 @@ def run_condition(
     world: World,
     condition: Condition,
     agent_of: Callable[[WebTask], Agent],
-    drivers: Sequence[Driver],
     store: Path,
     *,
     method: str,
     model: str = "none",
     params: Mapping[str, Any] = {},
+    workers: int = 1,
     stored_runs_only: bool = False,
     served: Callable[[], dict[str, Any]] = dict,
 ) -> list[WebEpisode]:
     """Play all tasks of ``world`` under one condition; what is stored is not played again.
 
+    Errors are those of :func:`pwagents.store.episodes`.
+
     Args:
         agent_of: the agent for a task; only oracles look at more than the user.
-        drivers: one for each episode at a time; they are not closed here.
         params: what else decides how the agent plays, for the keys of episodes. An agent from outside the
             project is known by ``method``, ``model`` and these alone.
-
-    Raises:
-        ValueError: a driver is not the condition's.
-        DataError, RuntimeError: see :func:`pwagents.store.episodes`, also for ``served``.
+        workers: episodes at a time, each with a driver of its own.
     """
     free: Queue[Driver] = Queue()
-    for driver in drivers:
-        if driver.kind != condition.driver and not stored_runs_only:
-            raise ValueError(f"the condition's driver is {condition.driver}, but {driver.kind} is to play")
-        free.put(driver)
     recalls = {
         user: recall_of(history, condition.memory, condition.retrieval, world.embedder)
         for user, history in world.histories.items()
@@ -231,15 +209,23 @@ def run_condition(
         finally:
             free.put(driver)
 
-    return episodes(
-        store,
-        world.tasks,
-        solve,
-        {**params, **world.key, **plain(condition)},
-        method=method,
-        model=model,
-        workers=len(drivers),
-        stored_only=stored_runs_only,
-        record=WebEpisode,
-        served=served,
-    )
+    with ExitStack() as opened:
+        if condition.driver == "chromium" and not stored_runs_only:
+            port = opened.enter_context(serving(world.web))
+            drivers = [opened.enter_context(ChromiumDriver(port)) for _ in range(workers)]
+        else:
+            drivers = [HtmlDriver(world.web) for _ in range(workers)]
+        for driver in drivers:
+            free.put(driver)
+        return episodes(
+            store,
+            world.tasks,
+            solve,
+            {**params, **world.key, **plain(condition)},
+            method=method,
+            model=model,
+            workers=workers,
+            stored_only=stored_runs_only,
+            record=WebEpisode,
+            served=served,
+        )

@@ -12,8 +12,7 @@ from html import unescape
 from urllib.parse import parse_qs, urlsplit
 
 from pwagents.persona2web.site.pages import slug
-from pwagents.persona2web.world.domains import value_text
-from pwagents.persona2web.world.types import Architecture, Domain, Facet, Operation, Value
+from pwagents.persona2web.world.types import Architecture, Domain, Facet, Operation, Value, value_text
 
 _HEAD = re.compile(r'^page "(.*)" (\S+)$')
 _OCCAM = re.compile(r'^\s*(?:\[(\d+)\] )?([a-z]+)(?: "([^"]*)")?(?: \((.*)\))?$')
@@ -80,22 +79,16 @@ def _line(row: str) -> Line:
 PATIENCE = 3  # the same page and the same action again, before the plan is given up
 _OPEN_FILTERS = r"(Filter and sort|Choose step by step|Change your choices)$"
 _SUBMIT = r"(Apply filters|Next|Show results)$"
-_ADD, _BOOK, _HOLD = (
-    r"(add|buy|put)\b",
-    r"(book|order|reserve|check availability)( now)?$",
-    r"(hold|save|make)\b",
-)
+_ADD, _HOLD = r"(add|buy|put)\b", r"(hold|save|make)\b"
+_BOOK = r"(book|order|reserve|check availability)( now)?$"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do where.
+    """What to do where: by facet, what to filter by, in this order, and why.
 
-    Args:
-        values: by facet, what to filter by, in this order.
-        why: by facet, a reason to give.
-        title: of the item to take; empty: the first that is listed.
-        one_by_one: apply each filter before the next is set.
+    ``title`` is that of the item to take, empty for the first that is listed; ``one_by_one`` applies each
+    filter before the next is set.
     """
 
     host: str
@@ -114,6 +107,11 @@ class Move:
     actions: tuple[str, ...]
     reason: str
     answer: str = ""
+
+
+def _click(line: Line | None, reason: str) -> Move:
+    """Return a click on a row; going back if there is none."""
+    return Move((f"click [{line.number}]",) if line else ("go_back",), reason)
 
 
 class Navigator:
@@ -169,15 +167,13 @@ class Navigator:
                 link = line
             elif link and re.search(rf"(?<![\w-]){re.escape(self.plan.host)}$", line.name):
                 why = self.plan.why.get("website", "it offers this")
-                return Move((f"click [{link.number}]",), f"I go to {link.name} ({self.plan.host}): {why}.")
-        back = page.find("link", "All websites$")
-        return Move((f"click [{back.number}]",) if back else ("go_back",), "I look for the website.")
+                return _click(link, f"I go to {link.name} ({self.plan.host}): {why}.")
+        return _click(page.find("link", "All websites$"), "I look for the website.")
 
     def _to_department(self, page: PageText) -> Move:
         link = page.find("link", re.escape(self.plan.domain.name) + "$")
-        if link is None:
-            return Move(("go_back",), "This page does not help; I go back.")
-        return Move((f"click [{link.number}]",), f"I look at {self.plan.domain.name}.")
+        why = f"I look at {self.plan.domain.name}." if link else "This page does not help; I go back."
+        return _click(link, why)
 
     # --- filters ---
 
@@ -220,9 +216,9 @@ class Navigator:
         for facet in missing:
             for label in facet.labels:
                 if (tab := page.find("link", re.escape(label) + "$")) and not tab.on:
-                    return Move((f"click [{tab.number}]",), f"I open the choices for {label}.")
+                    return _click(tab, f"I open the choices for {label}.")
         if door := page.find("link", _OPEN_FILTERS):
-            return Move((f"click [{door.number}]",), "I open the filters.")
+            return _click(door, "I open the filters.")
         if not page.params.get("in"):
             return self._to_department(page)
         self._given_up |= {facet.name for facet in missing}
@@ -259,21 +255,19 @@ class Navigator:
             return Move((), "These results are what the task asks for.", "The results are listed.")
         if self.plan.title:
             items = [line for line in items if line.name == self.plan.title]
-            more = page.find("link", "Next page$")
-            if not items and more:
-                return Move((f"click [{more.number}]",), "I look further.")
+            if not items and (more := page.find("link", "Next page$")):
+                return _click(more, "I look further.")
         if not items:
             return Move((), "Nothing fits; I stop.")
         if self.plan.operation == "compare":
             titles = [line.name for line in items[:2]]
             done = _count(page, "Compare")
-            if done < len(titles):
-                button = page.find("button", re.escape(f"Compare: {titles[done]}") + "$")
-                if button:
-                    return Move((f"click [{button.number}]",), f"I compare {titles[done]}.")
+            for title in titles[done:]:
+                if button := page.find("button", re.escape(f"Compare: {title}") + "$"):
+                    return _click(button, f"I compare {title}.")
             return Move((), "They are side by side.", "Compared: " + ", ".join(titles))
         self._taken = True
-        return Move((f"click [{items[0].number}]",), f"{items[0].name} fits what is wanted.")
+        return _click(items[0], f"{items[0].name} fits what is wanted.")
 
     def _operate(self, page: PageText) -> Move:
         """On an item's page: put it into the cart, book it, or read the fact."""
@@ -285,7 +279,7 @@ class Navigator:
             line = page.find("button", _ADD)
         else:
             line = page.find("button", _HOLD) if page.path.startswith("/book/") else page.find("link", _BOOK)
-        return Move((f"click [{line.number}]",) if line else ("go_back",), f"I go on to the {operation}.")
+        return _click(line, f"I go on to the {operation}.")
 
     def _ended(self, page: PageText) -> Move | None:
         """Return the end of the episode, where the page shows that the operation was done."""

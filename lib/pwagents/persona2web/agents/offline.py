@@ -1,6 +1,6 @@
 """The agent without a language model, and those it is measured against.
 
-These are an oracle, blind guesses, and scripted agents for the meta-evaluation: valid routes of a task and
+These are an oracle, and scripted agents for the meta-evaluation: valid routes of a task and
 ways to fail, of which the script decides what the agent finds, believes and does. All of them walk by the
 rules of :mod:`pwagents.persona2web.agents.navigator`, on the observation text of their architecture alone;
 they differ in what they know before they walk.
@@ -13,7 +13,7 @@ from pwagents.persona2web.agents.episode import MOST_QUERIES, Agent, Brief, Cond
 from pwagents.persona2web.agents.navigator import Navigator, Plan
 from pwagents.persona2web.agents.recall import Reader, question_for
 from pwagents.persona2web.browser.driver import Visit
-from pwagents.persona2web.world.domains import domains, facet_of, item_fits, value_text
+from pwagents.persona2web.world.domains import domains, facet_of, item_fits
 from pwagents.persona2web.world.history import History
 from pwagents.persona2web.world.queries import Asked, read_task
 from pwagents.persona2web.world.types import (
@@ -27,19 +27,16 @@ from pwagents.persona2web.world.types import (
     Truth,
     WebStep,
     WebTask,
+    value_text,
 )
-from pwagents.seeds import rng
 
 
 @dataclass(frozen=True)
 class OfflineAgent:
-    """Reads the query by rules, the history by a trained reader, and walks by rules.
+    """Reads the query by rules, the history by a reader trained on other users, and walks by rules.
 
     Without access to the history (or where it says nothing) it takes the first site that comes to mind and
     leaves the preference out.
-
-    Args:
-        reader: one that was not trained on the users of the tasks.
     """
 
     reader: Reader
@@ -75,7 +72,7 @@ class OfflineAgent:
         text = brief.text
         for name in [name for name in asked.left_out if name in plan.values]:
             facet = facet_of(asked.domain.name, name)
-            text = text.replace(facet.usual, facet.stated.format(value_text(plan.values[name])))
+            text = text.replace(facet.usual, facet.state(plan.values[name]))
         is_known = asked.host or WEBSITE in plan.why
         played.rewritten = f"{text} (website: {plan.host})" if is_known else text
         return played, plan
@@ -122,9 +119,7 @@ def walk(
 ) -> None:
     """Carry a plan out from the open page, within the budget; the steps and the answer go into ``played``.
 
-    Args:
-        until: stop at a page of which this holds.
-        most: break off after so many steps.
+    It stops at a page of which ``until`` holds, and breaks off after ``most`` steps.
     """
     navigator, taken = Navigator(plan, architecture), 0
     while played.left(architecture, scheme) > 0 and (most is None or taken < most):
@@ -144,7 +139,7 @@ def walk(
         taken += 1
 
 
-# --- references: they know the goal, or nothing ----------------------------------------------------------
+# --- the oracle ------------------------------------------------------------------------------------------
 
 
 def oracle(task: WebTask, condition: Condition, truth: Truth) -> Agent:
@@ -153,24 +148,6 @@ def oracle(task: WebTask, condition: Condition, truth: Truth) -> Agent:
     def play(brief: Brief, visit: Visit) -> Played:
         played = Played(steps=true_looks(task, condition.level, truth))
         walk(played, visit, true_plan(task), condition.architecture, condition.scheme)
-        return played
-
-    return play
-
-
-def guesser(condition: Condition, seed: int) -> Agent:
-    """Return who draws the site and each value that a query leaves out, and looks nothing up: chance."""
-
-    def play(brief: Brief, visit: Visit) -> Played:
-        asked, generator, played = read_task(brief.text), rng(seed, "guess", brief.text), Played()
-        hosts = asked.domain.hosts
-        host = asked.host or hosts[generator.integers(len(hosts))]
-        values = dict(asked.stated)
-        for name in asked.left_out:
-            offered = facet_of(asked.domain.name, name).values
-            values[name] = offered[generator.integers(len(offered))]
-        plan = Plan(host, asked.domain, asked.operation, values)
-        walk(played, visit, plan, condition.architecture, "none")
         return played
 
     return play
@@ -202,31 +179,17 @@ def true_looks(task: WebTask, level: Level, truth: Truth) -> list[Step]:
 
 SCRIPTED = Condition("indexed", "pre_execution")  # what they play under
 SHOWN = 20  # records a look finds
-SCRIPTS = (
-    "valid route",
-    "valid route, another order",
-    "no retrieval",
-    "wrong records",
-    "found and unused",
-    "partial constraints",
-    "lucky item",
-    "wrong site",
-    "navigation error",
-    "site fault",
-)
+VALID = "valid route"
 
 
 def scripts_of(task: WebTask, history: History, site: Site, truth: Truth) -> dict[str, Agent]:
-    """Return two valid routes and eight failures of a task at level 2, by their names in :data:`SCRIPTS`."""
+    """Return two valid routes and eight failures of a task at level 2, by name."""
     goal, plan, looks = task.goal, true_plan(task), true_looks(task, SCRIPTED.level, truth)
     # Records of other sub-domains, which say nothing of what is looked for.
     keys = [(task.user_id, goal.domain, name) for name in (WEBSITE, *goal.masked)]
     telling = frozenset().union(*(truth.support.get(key, frozenset()) for key in keys))
-    other = [
-        event.event_id
-        for event in history.events
-        if history.shown[event.event_id].domain != goal.domain and event.event_id not in telling
-    ]
+    ids = [event.event_id for event in history.events if event.event_id not in telling]
+    other = [each for each in ids if history.shown[each].domain != goal.domain]
     wrong = {"retrieved": tuple(other[-SHOWN:]), "answer": "The records do not tell."}
     misled = [look.model_copy(update=wrong) for look in looks]
     wanted, last = goal.stated | goal.masked, list(goal.masked)[-1]
@@ -239,30 +202,24 @@ def scripts_of(task: WebTask, history: History, site: Site, truth: Truth) -> dic
     backwards = replace(plan, values=dict(reversed(plan.values.items())), one_by_one=True)
     partial = replace(plan, values={name: value for name, value in wanted.items() if name != last})
     elsewhere = replace(plan, host=next(host for host in plan.domain.hosts if host != plan.host))
-    agents = (
-        _scripted(looks, plan),
-        _scripted(looks, backwards),
-        _scripted([], replace(stated, why={})),
-        _scripted(misled, replace(plan, values=goal.stated | guessed, why={})),
-        _scripted(looks, stated),
-        _scripted(looks, partial),
-        _scripted(looks, replace(stated, title=fitting[0].title)),
-        _scripted(looks, elsewhere),
-        _scripted(looks, plan, most=2),
-        _scripted(looks, replace(plan, one_by_one=True), fails_after=stated),
-    )
-    return dict(zip(SCRIPTS, agents, strict=True))
+    return {
+        VALID: _scripted(looks, plan),
+        "valid route, another order": _scripted(looks, backwards),
+        "no retrieval": _scripted([], replace(stated, why={})),
+        "wrong records": _scripted(misled, replace(plan, values=goal.stated | guessed, why={})),
+        "found and unused": _scripted(looks, stated),
+        "partial constraints": _scripted(looks, partial),
+        "lucky item": _scripted(looks, replace(stated, title=fitting[0].title)),
+        "wrong site": _scripted(looks, elsewhere),
+        "navigation error": _scripted(looks, plan, most=2),
+        "site fault": _scripted(looks, replace(plan, one_by_one=True), fails_after=stated),
+    }
 
 
 def _scripted(
     looks: Sequence[Step], plan: Plan, most: int | None = None, fails_after: Plan | None = None
 ) -> Agent:
-    """Return an agent that finds and does what it is told to.
-
-    Args:
-        most: it breaks off after so many steps on the web; None: it walks to the end.
-        fails_after: every page fails once this plan's filters are set.
-    """
+    """Return an agent that does this; every page fails once the filters of ``fails_after`` are set."""
 
     def play(brief: Brief, visit: Visit) -> Played:
         played, how = Played(steps=list(looks)), (SCRIPTED.architecture, SCRIPTED.scheme)

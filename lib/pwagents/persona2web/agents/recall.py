@@ -7,15 +7,14 @@ alone, as AgentOccam's published retriever does; a record's website and time are
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from pydantic import PositiveInt
 
-from pwagents.persona2web.world.domains import domains, facet_of, value_text
+from pwagents.persona2web.world.domains import domains, facet_of
 from pwagents.persona2web.world.history import NOW, History
-from pwagents.persona2web.world.types import WEBSITE, BrowsingEvent, Domain, Preference, Value
+from pwagents.persona2web.world.types import WEBSITE, BrowsingEvent, Domain, Preference, Value, value_text
 from pwagents.seeds import rng
 from pwagents.settings import Group, S, Share, project_path
 from pwagents.shop.search import Bm25Engine
@@ -44,19 +43,17 @@ class Embeds(Protocol):
 
 
 @cache
-def sentence_model(folder: str) -> "SentenceModel":
-    """Return the model of a folder, of which each process has one."""
-    return SentenceModel(folder)
-
-
 class SentenceModel:
-    """Any model of sentence-transformers, such as the paper's stella_en_1.5B_v5; each text is embedded once.
+    """A model of sentence-transformers, such as the paper's stella_en_1.5B_v5; each process has one a folder.
 
-    As in the published code, neither records nor questions get a prompt.
+    As in the published code, neither records nor questions get a prompt. Each text is embedded once.
     """
 
     def __init__(self, folder: str):
-        self.folder, self._vectors = str(Path(project_path(folder)).expanduser()), dict[str, np.ndarray]()
+        from sentence_transformers import SentenceTransformer
+
+        self._model = SentenceTransformer(str(project_path(folder)))
+        self._vectors: dict[str, np.ndarray] = {}
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return a unit vector for each text."""
@@ -64,16 +61,6 @@ class SentenceModel:
             made = self._model.encode(missing, normalize_embeddings=True, show_progress_bar=False)
             self._vectors.update(zip(missing, made, strict=True))
         return np.stack([self._vectors[text] for text in texts])
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what another process needs, which loads the model for itself."""
-        return {name: value for name, value in vars(self).items() if name != "_model"}
-
-    @cached_property
-    def _model(self) -> Any:
-        from sentence_transformers import SentenceTransformer
-
-        return SentenceTransformer(self.folder)
 
 
 def question_for(domain: Domain, facet: str) -> str:
@@ -89,11 +76,7 @@ def record_text(record: BrowsingEvent) -> str:
 
 
 class HistoryIndex:
-    """One user's records, searchable. Exact: a flat index of two thousand vectors takes a millisecond.
-
-    Args:
-        embedder: of record texts; a text that occurs again is embedded once.
-    """
+    """One user's records, searchable. Exact: a flat index of two thousand vectors takes a millisecond."""
 
     def __init__(self, records: Sequence[BrowsingEvent], embedder: Embeds):
         self.records, self._embedder = records, embedder
@@ -124,18 +107,13 @@ class HistoryIndex:
 def search_of(records: Sequence[BrowsingEvent], settings: RetrievalSettings, embedder: Embeds) -> Recall:
     """Return the search in some records, by the embedder or by the model that the settings name."""
     if settings.retriever not in ("minilm", "bm25"):
-        embedder = sentence_model(settings.retriever)
+        embedder = SentenceModel(settings.retriever)
     index = HistoryIndex(records, embedder)
     return lambda question: index.search(question, settings)
 
 
 def recall_of(history: History, memory: Memory, settings: RetrievalSettings, embedder: Embeds) -> Recall:
-    """Return the access to one user's history or profile.
-
-    Args:
-        memory: "implicit" searches the records; "recency" gives the latest, whatever is asked; "explicit"
-            searches the profile.
-    """
+    """Return the access to a user's records (implicit), the latest (recency), or the profile (explicit)."""
     if memory == "recency":
         latest = tuple(reversed(history.events[-settings.top :]))
         return lambda _: latest
@@ -153,7 +131,7 @@ def profile_records(preferences: Sequence[Preference]) -> tuple[BrowsingEvent, .
     for preference in preferences:
         item, is_site = domains()[preference.domain].item, preference.facet == WEBSITE
         value = value_text(preference.value)
-        stated = value if is_site else facet_of(preference.domain, preference.facet).stated.format(value)
+        stated = value if is_site else facet_of(preference.domain, preference.facet).state(preference.value)
         records.append(
             BrowsingEvent(
                 event_id=_profile_id(preference),
@@ -179,15 +157,10 @@ def _profile_id(preference: Preference) -> str:
 
 
 class Reader:
-    """Reads values and websites out of records. Safe to use from several threads.
+    """Reads values and websites out of records, as it was trained on users with their truth.
 
     For each facet a logistic regression on MiniLM features of a record says which value the record points to,
-    if any; what most of a user's records point to is the answer.
-
-    Args:
-        histories: of the training users, with their truth.
-        embedder: of record texts; the retriever's, so that each is embedded once.
-        without: texts of records that it may not learn from.
+    if any; what most of a user's records point to is the answer. Texts in ``without`` are not learned from.
     """
 
     def __init__(
@@ -218,7 +191,7 @@ class Reader:
         A record that words a value as queries do ("sneakers in US 9") counts wholly; a profile decides.
         """
         item, asked = domains()[domain].item, facet_of(domain, facet)
-        said = {value: asked.stated.format(value_text(value)) for value in asked.values}
+        said = {value: asked.state(value) for value in asked.values}
         texts = [record.object for record in records]
         for value, wording in said.items():
             if USUAL.format(facet, item) + wording in texts:
@@ -265,25 +238,20 @@ def train_readers(
 ) -> dict[str, Reader]:
     """Return by user a reader that was trained on the users of the other group of phrases.
 
-    Args:
-        shared_phrases: whether it may learn from records that stand, word for word, in the histories of the
-            users it is used on. Two of three phrases are common to both groups.
+    Without ``shared_phrases`` it learns from no record that stands, word for word, in the histories of the
+    users it is used on. Two of three phrases are common to both groups.
     """
     group_of = {user: history.person.group for user, history in histories.items()}
     trained = {}
     for group in sorted({*group_of.values()}):
         others = [histories[user] for user in group_of if group_of[user] != group]
-        own = [histories[user] for user in group_of if group_of[user] == group]
-        without = frozenset() if shared_phrases else telling_texts(own)
+        own = [histories[user] for user in group_of if group_of[user] == group and not shared_phrases]
+        without = frozenset(telling_texts(own))
         trained[group] = Reader(others, embedder, seed, without)
     return {user: trained[group] for user, group in group_of.items()}
 
 
-def telling_texts(histories: Sequence[History]) -> frozenset[str]:
-    """Return the texts of the records that show a value."""
-    return frozenset(
-        record_text(event)
-        for history in histories
-        for event in history.events
-        if history.shown[event.event_id].facet and not history.shown[event.event_id].noise
-    )
+def telling_texts(histories: Sequence[History]) -> list[str]:
+    """Return the texts of the records that show a value, one a record."""
+    shown = ((event, history.shown[event.event_id]) for history in histories for event in history.events)
+    return [record_text(event) for event, truth in shown if truth.facet and not truth.noise]

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,49 +20,50 @@ from lxml.html import HtmlElement
 
 from pwagents.errors import InfrastructureError, StaysHere
 from pwagents.persona2web.browser import driver
-from pwagents.persona2web.browser.driver import START, Driver
+from pwagents.persona2web.browser.driver import Driver
 from pwagents.persona2web.browser.page import LIVE, Node, Page
 from pwagents.persona2web.site.serve import VISIT_HEADER
-from pwagents.persona2web.site.web import WebSession
 
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 PLAYWRIGHTS = "the one that playwright install brought"
-WINDOW = {"width": 1280, "height": 900}
 _ELEMENT = "ref => document.body.querySelectorAll('*')[ref]"
 
 
 def find_chromium() -> str | None:
-    """Path of the system's Chromium; else :data:`PLAYWRIGHTS`, where that starts; else None."""
+    """Return the system's Chromium; else :data:`PLAYWRIGHTS`, if that starts; else None."""
     if found := next(filter(None, map(shutil.which, BROWSERS)), None):
         return found
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        return PLAYWRIGHTS if thread.submit(_playwright_has_one).result() else None
 
+    def start() -> str | None:
+        from playwright.sync_api import Error, sync_playwright
 
-def _playwright_has_one() -> bool:
-    from playwright.sync_api import Error, sync_playwright
-
-    with sync_playwright() as playwright:
-        try:
+        with sync_playwright() as playwright, suppress(Error):
             playwright.chromium.launch().close()
-        except Error:
-            return False
-    return True
+            return PLAYWRIGHTS
+
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(start).result()
+
+
+def _in_thread(name: str) -> Callable:
+    """Return a method of :class:`Driver` that runs in the driver's thread."""
+
+    def method(self, *arguments: Any) -> None:
+        self._run(partial(getattr(Driver, name), self), *arguments)
+
+    return method
 
 
 class ChromiumDriver(Driver):
-    """Visits pages with Chromium. Close it, or use it in a ``with`` block.
+    """Visits pages of the local web behind a port. Close it, or use it in a ``with`` block.
+
+    Raises RuntimeError if no Chromium starts, InfrastructureError (any method) if it fails.
 
     Args:
-        port: of the local web (see :func:`pwagents.persona2web.site.serve.serving`).
         record: a folder that gets one of its own for each visit (``000``, ``001`` ...), with a screenshot of
             each page looked at (``000.png`` ...) and, when the visit ends, Playwright's trace
             (``trace.zip``); what was there before is removed. None keeps nothing.
         arguments: more of the browser's command line.
-
-    Raises:
-        InfrastructureError: (any method) the browser fails.
-        RuntimeError: no Chromium is found, or it does not start.
     """
 
     kind = "chromium"
@@ -84,31 +86,12 @@ class ChromiumDriver(Driver):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def begin(self, session: WebSession, url: str = START) -> None:
-        self._run(super().begin, session, url)
-
-    def go_to(self, url: str) -> None:
-        self._run(super().go_to, url)
-
-    def go_back(self) -> None:
-        self._run(super().go_back)
-
-    def click(self, element_id: int) -> None:
-        self._run(super().click, element_id)
-
-    def type(self, element_id: int, text: str, enter: bool = False) -> None:
-        self._run(super().type, element_id, text, enter)
-
-    def select(self, element_id: int, text: str) -> None:
-        self._run(super().select, element_id, text)
-
-    def end(self) -> None:
-        """End the visit: the trace is written, the browser stays open for the next one."""
-        self._run(self._end)
-
     def close(self) -> None:
         self._run(self._close)
         self._thread.shutdown()
+
+    begin, go_to, go_back = map(_in_thread, ("begin", "go_to", "go_back"))
+    click, type, select = map(_in_thread, ("click", "type", "select"))
 
     # --- in the thread ---
 
@@ -129,14 +112,11 @@ class ChromiumDriver(Driver):
                 "No Chromium was found: install it (apt-get install chromium, or playwright install "
                 "chromium), or set driver: html"
             )
-        arguments = [
-            f"--host-resolver-rules=MAP * 127.0.0.1:{port}",
-            "--no-proxy-server",
-            "--disable-features=DnsOverHttps,AsyncDns",
-            "--disable-quic",
-            *(["--no-sandbox"] if os.geteuid() == 0 else []),  # Chromium's sandbox refuses to run as root
-            *more,
-        ]
+        arguments = [f"--host-resolver-rules=MAP * 127.0.0.1:{port}", "--no-proxy-server", "--disable-quic"]
+        arguments += ["--disable-features=DnsOverHttps,AsyncDns", *more]
+        arguments += (
+            ["--no-sandbox"] if os.geteuid() == 0 else []
+        )  # Chromium's sandbox refuses to run as root
         self._playwright = sync_playwright().start()
         path = None if executable == PLAYWRIGHTS else executable
         try:
@@ -148,7 +128,7 @@ class ChromiumDriver(Driver):
     def _begin(self) -> None:
         self._end()
         self._context = self._browser.new_context(
-            viewport=WINDOW,
+            viewport={"width": 1280, "height": 900},
             locale="en-US",
             timezone_id="UTC",
             java_script_enabled=False,

@@ -7,7 +7,6 @@ Going back opens the earlier address again, in both drivers: a page that was lef
 """
 
 import re
-from abc import ABC, abstractmethod
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urljoin, urlsplit
 
 from lxml.html import HtmlElement
@@ -27,13 +26,15 @@ class ActionError(ValueError):
     """Why an action could not be carried out, in words for the agent."""
 
 
-class Driver(ABC):
+class Driver:
     """What both drivers share.
 
+    Each has methods of its own to begin a visit (``_begin``), to open an address (``_load``), to click, fill
+    in, press Enter and choose an option (``_click``, ``_fill``, ``_enter``, ``_choose``), and to read the
+    page that is open into ``page`` (``_look``).
+
     Attributes:
-        kind: "html" or "chromium".
         session: of the server, whose pages are visited; only judges read its state and log.
-        page: the open page.
         site_fault: whether a page failed or did not come in time since the visit began.
     """
 
@@ -42,11 +43,7 @@ class Driver(ABC):
     page: Page
 
     def begin(self, session: WebSession, url: str = START) -> None:
-        """Open a visit's first page, with nothing kept of the visit before.
-
-        Raises:
-            InfrastructureError: it does not come in time.
-        """
+        """Open a visit's first page, with nothing kept of the visit before."""
         self.session, self.site_fault, self._past = session, False, []
         self._begin()
         try:
@@ -139,29 +136,6 @@ class Driver(ABC):
         """Say that a page did not come in time."""
         self.site_fault = True
         raise ActionError(f"the page did not come within {WAIT_S:g} seconds")
-
-    @abstractmethod
-    def _begin(self) -> None: ...
-
-    @abstractmethod
-    def _load(self, url: str) -> None: ...
-
-    @abstractmethod
-    def _click(self, node: Node) -> None: ...
-
-    @abstractmethod
-    def _fill(self, node: Node, text: str) -> None: ...
-
-    @abstractmethod
-    def _enter(self, node: Node) -> None:
-        """Press Enter in a text field."""
-
-    @abstractmethod
-    def _choose(self, option: Node) -> None: ...
-
-    @abstractmethod
-    def _look(self) -> None:
-        """Read the page that is now open into ``page``."""
 
 
 class HtmlDriver(Driver):
@@ -276,11 +250,7 @@ class Visit:
         return observe(self.driver.page, self.architecture)
 
     def act(self, action: str) -> str:
-        """Do one action, such as ``click [12]`` or ``type [3] [blue shoes]``.
-
-        Returns:
-            Why it could not be done; an empty text where it was.
-        """
+        """Do one action, such as ``click [12]``; return why it could not be done, or an empty text."""
         try:
             name, arguments = read_action(action, self.architecture)
             getattr(self.driver, name)(*arguments)
@@ -290,13 +260,10 @@ class Visit:
 
 
 def read_action(action: str, architecture: Architecture) -> tuple[str, list[int | str | bool]]:
-    """Return name and arguments of an action.
+    """Return name and arguments of an action; ActionError says what was expected instead.
 
-    The last argument of ``type`` says whether to press Enter: ``[1]`` or ``[0]``, which is taken where it is
+    The last argument of ``type`` says whether to press Enter: ``[1]`` or ``[0]``, which is taken if it is
     left out. A text may hold brackets, as long as each that is opened is closed.
-
-    Raises:
-        ActionError: the text is no action of the architecture; the message says what was expected.
     """
     action = action.encode("utf-8", "replace").decode()  # a model's JSON can hold half a character
     forms, (name, texts) = FORMS[architecture], split_action(action)

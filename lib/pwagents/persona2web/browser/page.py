@@ -54,12 +54,9 @@ _LIFTED = {"list", "listitem", "paragraph", "page", "row", "article"} | _CELLS
 
 @dataclass(eq=False)
 class Node:
-    """A part of a page as assistive software sees it.
+    """A part of a page as assistive software sees it; "text" is the role of what is only read.
 
-    Attributes:
-        role: such as "link"; "text" for what is only read.
-        properties: value, checked, selected, current: those that hold.
-        id: of an interactive node, counted through the page; None of any other.
+    ``id`` counts the interactive nodes of the page; it is None of any other.
     """
 
     role: str
@@ -71,12 +68,7 @@ class Node:
 
 
 class Page:
-    """A loaded page; what is no HTML has no elements.
-
-    Attributes:
-        root: all of the page, with roles, names and ids.
-        elements: its interactive nodes by id.
-    """
+    """A loaded page: its tree (``root``), and its interactive nodes by id; what is no HTML has none."""
 
     def __init__(self, url: str, status: int, html: str, is_html: bool = True):
         tree = document_fromstring(html if is_html else "<title></title><body></body>")

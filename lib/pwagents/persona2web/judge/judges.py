@@ -12,6 +12,7 @@ with a rubric, as the paper's is; rubric and wording are ours.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic import create_model
 
@@ -22,8 +23,17 @@ from pwagents.persona2web.agents.chat import tell_records
 from pwagents.persona2web.agents.navigator import read_page
 from pwagents.persona2web.browser.driver import split_action
 from pwagents.persona2web.judge.scores import ENOUGH, Score, Scores, View, overall
-from pwagents.persona2web.world.domains import facet_of, names_value, value_text
-from pwagents.persona2web.world.types import WEBSITE, BrowsingEvent, Value, WebStep, WebTask, WebTrajectory
+from pwagents.persona2web.world.domains import facet_of, names_value
+from pwagents.persona2web.world.types import (
+    WEBSITE,
+    BrowsingEvent,
+    Value,
+    WebStep,
+    WebTask,
+    WebTrajectory,
+    value_text,
+)
+from pwagents.words import read_yaml
 
 LAST_PAGE = 6000  # characters
 _ITEM = re.compile(r"(?<=\.test/item/|\.test/book/)[\w-]+")  # addresses are shown without items' ids
@@ -32,26 +42,23 @@ _ITEM = re.compile(r"(?<=\.test/item/|\.test/book/)[\w-]+")  # addresses are sho
 # --- what judges are shown ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Look:
-    """One question to the history: ``records`` as text, a line each."""
+class Look(NamedTuple):
+    """One question to the history; the records it found are a line each."""
 
     query: str
     records: str
     answer: str
 
 
-@dataclass(frozen=True)
-class Did:
-    """One action: what was acted on, as the page called it, and why; ``error`` where it failed."""
+class Did(NamedTuple):
+    """One action: what was acted on, as the page called it, why, and what went wrong."""
 
     action: str
     reason: str = ""
     error: str = ""
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(NamedTuple):
     """A value that is wanted, and how a query words it: "under $60"."""
 
     value: Value
@@ -62,9 +69,8 @@ class Wish:
 class Transcript:
     """What a judge is given. The wishes (the right site, values by facet) are the rubric's, and so known.
 
-    Attributes:
-        to_find: which of "website" and "preferences" the text leaves out.
-        reference: the actions of a valid route; of the action-wise view alone.
+    ``to_find`` is what the text leaves out ("website", "preferences"), ``reference`` the actions of a valid
+    route, in the action-wise view alone.
     """
 
     view: View
@@ -88,12 +94,7 @@ def transcribe(
     records: Mapping[str, BrowsingEvent],
     reference: WebTrajectory | None = None,
 ) -> Transcript:
-    """Return what ``view`` shows of an episode.
-
-    Args:
-        records: of the user's history, by id.
-        reference: a valid route of the same task; the action-wise view needs one.
-    """
+    """Return what ``view`` shows of an episode, with records by id and, action-wise, a valid route."""
     goal, left_out = task.goal, task.left_out(trajectory.level)
 
     def wishes(values: Mapping[str, Value]) -> dict[str, Wish]:
@@ -256,41 +257,13 @@ def _named(texts: Iterable[str], wishes: Iterable[Wish]) -> Score:
 
 # --- the judge that is a language model --------------------------------------------------------------------
 
-RUBRIC = """\
-You judge how a web agent carried out a task for one person. The task leaves something out that the person's
-browsing history shows: {to_find}. You know what would have been right; the agent did not. You are shown
-{shown}.
-
-Give each score as 0, 0.5 or 1:
-{criteria}
-Judge what was done, not how well it was told. Reply with one JSON object of these scores, such as
-{example}, and nothing else."""
-SHOWN: dict[View, str] = {
-    "reasoning_aware": "what it asked the history, what it was told, its reasons, its actions and where it "
-    "ended",
-    "action_wise": "its actions alone, and those of a valid route; a right action is one of the route's, in "
-    "the route's order",
-    "outcome": "the last page that it saw and its answer",
-}
-CRITERIA = {
-    "website_retrieval": "1 where three or more records found show the right website; 0.5 for one or two",
-    "preference_retrieval": "1 where for every preference three or more records found show it (all of them, "
-    "where fewer exist); 0.5 where some were found",
-    "website_utilization": "1 where it began and ended its work on the right website; 0.5 where it was there",
-    "preference_utilization": "1 where it applied every preference, as a filter or in a search; 0.5 for "
-    "some. An item that merely happens to fit counts nothing",
-    "intent": "1 where it did the right operation and met all stated constraints, whatever the preferences; "
-    "0.5 where a fault of the site stopped a right plan",
-}
+TOLD = read_yaml(__package__, "judges.yaml")
+CRITERIA: dict[str, str] = TOLD["criteria"]
 _TO_FIND = {"website_retrieval": "website", "preference_retrieval": "preferences"}
 
 
 def ask_judge(model: ChatModel, transcripts: Sequence[Transcript]) -> list[Scores | None]:
-    """Return a language model's scores of each; None if it refuses or its reply cannot be read.
-
-    Raises:
-        InfrastructureError: the model cannot be reached.
-    """
+    """Return a language model's scores of each; None if it refuses or its reply cannot be read."""
     replies = ask_all(model, [request_for(each) for each in transcripts], "judge")
     return [
         read_scores(reply, transcript) if reply else None
@@ -301,9 +274,9 @@ def ask_judge(model: ChatModel, transcripts: Sequence[Transcript]) -> list[Score
 def request_for(transcript: Transcript) -> Request:
     """Return the question that the judge is asked."""
     criteria = criteria_of(transcript)
-    rules = RUBRIC.format(
+    rules = TOLD["rubric"].format(
         to_find=" and ".join(transcript.to_find) or "nothing",
-        shown=SHOWN[transcript.view],
+        shown=TOLD["shown"][transcript.view],
         criteria="\n".join(f"- {name}: {text}" for name, text in criteria.items()),
         example="{" + ", ".join(f'"{name}": 0.5' for name in criteria) + "}",
     )

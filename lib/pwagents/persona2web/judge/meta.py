@@ -18,8 +18,7 @@ from sklearn.metrics import cohen_kappa_score
 from pwagents.errors import DataError
 from pwagents.llm.chat import ChatModel
 from pwagents.persona2web.agents.episode import WebEpisode, World, run_condition
-from pwagents.persona2web.agents.offline import SCRIPTED, SCRIPTS, scripts_of
-from pwagents.persona2web.browser.driver import HtmlDriver
+from pwagents.persona2web.agents.offline import SCRIPTED, VALID, scripts_of
 from pwagents.persona2web.judge.judges import CRITERIA, ask_judge, judge_by_rules, tell, transcribe
 from pwagents.persona2web.judge.scores import VIEWS, Scores, View, judge
 
@@ -46,12 +45,11 @@ def play_scripts(
             few,
             SCRIPTED,
             lambda task, name=name: scripts[task.task_id][name],
-            [HtmlDriver(world.web)],
             store,
             method=name,
             stored_runs_only=stored_runs_only,
         )
-        for name in SCRIPTS
+        for name in next(iter(scripts.values()), ())
     }
 
 
@@ -60,25 +58,17 @@ def judge_scripts(
 ) -> pd.DataFrame:
     """Tabulate how judges agree with the truth on scripted episodes, on three views.
 
-    The judges that read text see transcripts, without ids and states; the action-wise view compares with the
-    first valid route of the task.
-
-    Args:
-        model: of the third judge, a language model; without one its rows are left out.
+    Judges see transcripts, without ids and states; the action-wise view compares with the first valid route.
 
     Returns:
-        One row for each judge ("programmatic", "rules", "language model"), view and measure (website and
-        preference: P_web and P_pref; intent; success), with the columns of :func:`agreement`. The truth is
-        the programmatic judge on the reasoning-aware view, whose rows are therefore all 1.
-
-    Raises:
-        InfrastructureError: the model cannot be reached.
+        One row for each judge ("rules"; "language model", if there is one), view and measure (website and
+        preference: P_web and P_pref; intent; success), with the columns of :func:`agreement`.
     """
     records = [record for episodes in played.values() for record in episodes]
-    routes = {record.task_id: record for record in played[SCRIPTS[0]]}
+    routes = {record.task_id: record for record in played[VALID]}
     true, frames = judged_by("programmatic", world, records), []
     for view in VIEWS:
-        for name in ("programmatic", "rules", *(["language model"] if model else [])):
+        for name in ("rules", *(["language model"] if model else [])):
             scores = judged_by(name, world, records, view, model, routes)
             frames.append(agreement(true, scores).assign(judge=name, view=view))
     return pd.concat(frames, ignore_index=True)
@@ -89,12 +79,7 @@ def judge_agents(
 ) -> pd.DataFrame:
     """Tabulate how judges agree on the agents' own episodes, with all that the agents wrote before them.
 
-    Returns:
-        The columns of :func:`judge_scripts`, and ``reference``: "truth", or "person" for the labels of a
-        sheet (:func:`write_sheet`) that was filled in.
-
-    Raises:
-        DataError: a row of the sheet is no row of scores.
+    ``reference`` is "truth", or "person" for the labels of a sheet (:func:`write_sheet`) that was filled in.
     """
     judges = ("rules", *(["language model"] if model else []))
     said = {name: judged_by(name, world, records, REASONS, model) for name in ("programmatic", *judges)}
@@ -118,16 +103,14 @@ def judged_by(
     model: ChatModel | None = None,
     routes: Mapping[str, WebEpisode] = {},
 ) -> list[Scores | None]:
-    """Return a judge's scores of episodes; None if it gives none.
+    """Return the scores of a judge ("programmatic", "rules", "language model"); None if it gives none.
 
-    Args:
-        name: "programmatic", "rules" or "language model".
-        routes: a valid route of each task, for the action-wise view.
+    ``routes`` holds a valid route of each task, for the action-wise view.
     """
     tasks = {task.task_id: task for task in world.tasks}
     if name == "programmatic":
         truth = world.truth("implicit")
-        return [judge(tasks[each.task_id], each.trajectory, truth, view) for each in records]
+        return [judge(tasks[each.task_id], each.trajectory, truth) for each in records]
     events = {event.event_id: event for history in world.histories.values() for event in history.events}
     texts = []
     for each in records:
@@ -140,9 +123,6 @@ def agreement(truth: Sequence[Scores], judged: Sequence[Scores | None]) -> pd.Da
     """Return one row a measure: Spearman, Pearson, accuracy, Cohen's kappa, and how many could be judged.
 
     Accuracy and kappa take each score as a class of its own; correlations are NaN where a side never varies.
-
-    Args:
-        judged: None where the judge's reply could not be read; those are counted and left out.
     """
     pairs = [(a, b) for a, b in zip(truth, judged, strict=True) if b is not None]
     rows = []
@@ -184,11 +164,7 @@ def write_sheet(path: Path, world: World, records: Sequence[WebEpisode]) -> None
 
 
 def read_sheet(path: Path) -> dict[tuple[str, str], Scores]:
-    """Return a person's scores by task and method; rows without any score are left out.
-
-    Raises:
-        DataError: a row holds no scores, or one off the scale of 0, 0.5 and 1.
-    """
+    """Return a person's scores by task and method; DataError for one off the scale of 0, 0.5 and 1."""
     labels = {}
     with path.open(encoding="utf-8-sig", newline="") as file:
         for number, row in enumerate(csv.DictReader(file), 1):

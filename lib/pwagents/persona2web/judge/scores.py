@@ -60,36 +60,22 @@ class Scores(Record):
         return float(self.p_avg == 1 and self.intent == 1 and self.reached)
 
 
-def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth, view: View = "reasoning_aware") -> Scores:
-    """Score by the truth: retrieval by ids, utilization by the log, intent by the session's state.
-
-    Args:
-        view: what of it the judge may look at. reasoning_aware: all, which is the truth; action_wise: not
-            what was found in the history; outcome: the last page's host and the session's state alone, so
-            that an item that merely happens to fit counts as a preference used.
-    """
-    goal, requests, state = task.goal, trajectory.requests, {"reached": trajectory.reached}
-    if view == "outcome":
-        return Scores(
-            website_utilization=float(bool(requests) and requests[-1].host == goal.host),
-            preference_utilization=float(trajectory.reached),
-            intent=float(trajectory.intended),
-            **state,
-        )
+def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth) -> Scores:
+    """Score by the truth: retrieval by ids, utilization by the log, intent by the session's state."""
+    goal, requests, left_out = task.goal, trajectory.requests, task.left_out(trajectory.level)
     ids = {event for step in trajectory.steps if step.kind == "memory" for event in step.retrieved}
 
     def retrieval(facets: Iterable[str]) -> Score:
         keys = [(task.user_id, goal.domain, facet) for facet in facets]
         return overall([support_score(ids, truth.support.get(key, frozenset())) for key in keys])
 
-    missing = task.left_out(trajectory.level) if view == "reasoning_aware" else set()
     return Scores(
-        website_retrieval=retrieval([WEBSITE]) if WEBSITE in missing else None,
+        website_retrieval=retrieval([WEBSITE]) if WEBSITE in left_out else None,
         website_utilization=website_score(requests, goal),
-        preference_retrieval=retrieval(goal.masked) if {*goal.masked} & missing else None,
+        preference_retrieval=retrieval(goal.masked) if {*goal.masked} & left_out else None,
         preference_utilization=preference_score(uses(requests, goal), goal.masked),
         intent=intent_score(task, trajectory),
-        **state,
+        reached=trajectory.reached,
     )
 
 
@@ -100,10 +86,9 @@ def support_score(found: set[str], support: frozenset[str]) -> Score:
 
 
 def uses(requests: Iterable[Request], goal: Goal) -> list[Request]:
-    """Return the requests that use what is known: filters, searches and operations in the goal's sub-domain.
+    """Return the requests that use what is known, on any site of the goal's sub-domain.
 
-    On whichever site of it. What failed, and what was typed into the portal or on sites of other kinds, is
-    none.
+    These are filters, searches and operations that did not fail; what was typed into the portal is none.
     """
     return [
         request
@@ -126,9 +111,6 @@ def preference_score(used: Iterable[Request], values: Mapping[str, Value]) -> Sc
     """Return 1 if all values were applied, as filters or in a search; an item that merely fits counts 0.
 
     Of several values tried for a facet the last one counts.
-
-    Args:
-        used: see :func:`uses`.
     """
     last: dict[str, Value] = {}
     searches = []

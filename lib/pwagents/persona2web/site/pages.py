@@ -17,25 +17,19 @@ from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from pwagents.persona2web.world.domains import domains, item_fits, value_text
-from pwagents.persona2web.world.types import Domain, Facet, Item, Operation, Site, Value
+from pwagents.persona2web.world.domains import domains, item_fits
+from pwagents.persona2web.world.types import Domain, Facet, Item, Operation, Site, Value, value_text
 from pwagents.words import read_yaml
 
 PAGE_SIZE = 12
 FEATURED = 2  # items of each department that a home page shows
 A_STEP = 2  # facets on one page of the skin "steps"
 MAX_WORDS = 200  # characters of a search
-RESERVED = {"in", "q", "sort", "page", "step", "open", "item"}  # fields that are no facets
-SKINS = ("sidebar", "topbar", "drawer", "steps", "tabs")
 PALETTES, PICTURES = 9, 10  # of style.css
 
 
 class PageError(Exception):
-    """A page that says what is wrong; the message is for the visitor.
-
-    Attributes:
-        delay_s: how long the page takes to come.
-    """
+    """A page that says what is wrong, to the visitor, after so many seconds."""
 
     def __init__(self, status: int, message: str, delay_s: float = 0.0):
         super().__init__(message)
@@ -44,12 +38,9 @@ class PageError(Exception):
 
 @dataclass
 class Reply:
-    """What the server answers.
+    """What the server answers: a page, or where to go instead (status 303), after so many seconds.
 
-    Attributes:
-        location: where to go instead; the status is then 303.
-        session_id: of a session that began with this request; the visitor's browser keeps it.
-        delay_s: how long the reply takes.
+    ``session_id`` is that of a session that began with this request; the visitor's browser keeps it.
     """
 
     status: int
@@ -62,11 +53,9 @@ class Reply:
 
 @dataclass
 class Call:
-    """One request at a site, and what its page found out: this goes into the log.
+    """One request at a site in a :class:`pwagents.persona2web.site.web.WebSession`, and what its page found.
 
-    Attributes:
-        session: the visitor's (:class:`pwagents.persona2web.site.web.WebSession`).
-        suffix: what stands behind hosts in links.
+    The latter goes into the log. ``suffix`` is what stands behind hosts in links.
     """
 
     site: Site
@@ -85,11 +74,7 @@ class Call:
         self.operations = {operation for domain in self.departments for operation in domain.operations}
 
     def item(self, item_id: str) -> Item:
-        """Return an item of the site.
-
-        Raises:
-            PageError: it has no such item.
-        """
+        """Return an item of the site."""
         for item in self.site.items:
             if item.item_id == item_id:
                 return item
@@ -139,12 +124,7 @@ def _template():
 
 
 def render(page: str, title: str, site: Site | None, session, suffix: str, **values) -> str:
-    """Return a page as HTML.
-
-    Args:
-        page: which of ``pages.html``.
-        site, session: None for the portal, and for a visitor without a session.
-    """
+    """Return a page of ``pages.html``: without a site the portal's, without a session a lost visitor's."""
     today = ""
     if session:  # in English whatever the machine's language: "Mon 2 Mar 2026, 09:00"
         time = datetime.fromtimestamp(session.now / 1000, UTC)
@@ -168,24 +148,6 @@ def render(page: str, title: str, site: Site | None, session, suffix: str, **val
         "query": Query(),
     }
     return _template().render(shared | values)
-
-
-def check_site(site: Site) -> None:
-    """Refuse a site that these pages cannot show.
-
-    Raises:
-        ValueError: names the site and what is wrong with it.
-    """
-    if site.template not in looks()["templates"]:
-        raise ValueError(
-            f"site {site.host}: template {site.template!r} is none of {list(looks()['templates'])}"
-        )
-    if site.skin not in SKINS:
-        raise ValueError(f"site {site.host}: skin {site.skin!r} is none of {', '.join(SKINS)}")
-    for name in site.domains:
-        fields = [slug(site.labels[facet.name]) for facet in domains()[name].facets]
-        if len(set(fields)) < len(fields) or RESERVED & set(fields) or "" in fields:
-            raise ValueError(f"site {site.host}, {name}: labels {fields} are not different words")
 
 
 def portal(sites: Iterable[Site], words: str, session, suffix: str) -> str:
@@ -236,12 +198,9 @@ def facts_of(site: Site, item: Item) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Query:
-    """What a visitor asked a site for.
+    """What a visitor asked a site for: a department (sub-domain; None: all), words, wanted values by facet.
 
-    Attributes:
-        domain: the department (sub-domain) that is looked through; None: all of the site's, without filters.
-        applied: wanted values by facet.
-        sort: a field's name, or empty: the site's own order.
+    ``sort`` is a field's name, or empty for the site's own order.
     """
 
     domain: Domain | None = None
@@ -267,11 +226,7 @@ class Query:
 
 
 def read_query(call: Call) -> Query:
-    """Return what the parameters of a request ask for; unknown parameters are ignored.
-
-    Raises:
-        PageError: a value that the site does not offer, a page that is no number, a search that is too long.
-    """
+    """Return what the parameters of a request ask for; unknown parameters are ignored, wrong ones refused."""
     params, site = call.params, call.site
     words = " ".join(params.get("q", "").split())
     if len(words) > MAX_WORDS:
@@ -460,11 +415,9 @@ def _book(call: Call, item_id: str) -> Reply:
     return call.held("book", looks()["skins"][call.site.skin]["book"], [item_id], item=item)
 
 
-def _account(call: Call, _: str) -> Reply:
-    return call.held("account", "Account", call.state.viewed[-5:][::-1])
-
-
-def _rename(call: Call, _: str) -> Reply:
+def _account(call: Call, method: str) -> Reply:
+    if method == "GET":
+        return call.held("account", "Account", call.state.viewed[-5:][::-1])
     call.session.visitor = " ".join(call.params.get("name", "").split())[:80] or "Guest"
     return Reply(303, location="/account")
 
@@ -488,17 +441,12 @@ PAGES = {
     ("GET", "choose"): (_choose, None),
     ("GET", "item/"): (_item, None),
     ("GET", "book/"): (_book, None),
-    ("GET", "cart"): (_held, "cart"),
-    ("POST", "cart"): (_add, "cart"),
-    ("POST", "uncart"): (_remove, "cart"),
-    ("GET", "bookings"): (_held, "booking"),
-    ("POST", "bookings"): (_add, "booking"),
-    ("POST", "cancel"): (_remove, "booking"),
-    ("GET", "compare"): (_held, "compare"),
-    ("POST", "compare"): (_add, "compare"),
-    ("POST", "uncompare"): (_remove, "compare"),
-    ("GET", "account"): (_account, None),
-    ("POST", "account"): (_rename, None),
+    ("GET", "account"): (_account, "GET"),
+    ("POST", "account"): (_account, "POST"),
     ("GET", "pay"): (_pay, "GET"),
     ("POST", "pay"): (_pay, "POST"),
 }
+for _operation, _undo in {"cart": "uncart", "booking": "cancel", "compare": "uncompare"}.items():
+    _page = _PAGE_OF[_operation].strip("/")
+    PAGES |= {("GET", _page): (_held, _operation), ("POST", _page): (_add, _operation)}
+    PAGES["POST", _undo] = (_remove, _operation)

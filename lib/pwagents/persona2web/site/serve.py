@@ -104,11 +104,7 @@ def _response(reply: Reply) -> Response:
 
 
 def serving(web: LocalWeb, port: int = 0) -> AbstractContextManager[int]:
-    """Serve ``web`` in a thread as long as the block runs, which gets the port; 0 takes a free one.
-
-    Raises (from the block's beginning):
-        OSError: the port is taken; the message says so.
-    """
+    """Serve ``web`` in a thread as long as the block runs, which gets the port; OSError if it is taken."""
     return local_server.serving(make_app(web), port)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from pwagents.persona2web.site.pages import PAGES, Call, PageError, Reply, check_site, portal, render, style
+from pwagents.persona2web.site.pages import PAGES, Call, PageError, Reply, portal, render, style
 from pwagents.persona2web.world.domains import item_fits, names_value
 from pwagents.persona2web.world.queries import COMPARED
 from pwagents.persona2web.world.types import PORTAL, Goal, Operation, Request, Site
@@ -47,23 +47,19 @@ class WebSession:
     """The state and the log of one visitor.
 
     Attributes:
-        now: the fixed clock of its pages, ms since 1970.
-        sites: by host, where the visitor has been.
-        listing: the host of the latest page of results.
-        paid: whether a payment was confirmed, which no task asks for.
-        faults: share of its requests to sites that fail or take too long (the portal always answers).
-        seed: of those faults.
+        faults: share of its requests to sites, drawn by ``seed``, that fail or take too long (the portal
+            always answers).
         session_id: fit for a host name; a guess must not open it.
     """
 
-    now: int
+    now: int  # the fixed clock of its pages, ms since 1970
     faults: float = 0.0
     seed: int = 0
     session_id: str = field(default_factory=lambda: secrets.token_hex(16))
     visitor: str = "Guest"
-    sites: dict[str, SiteState] = field(default_factory=lambda: defaultdict(SiteState))
-    listing: str = ""
-    paid: bool = False
+    sites: dict[str, SiteState] = field(default_factory=lambda: defaultdict(SiteState))  # by host
+    listing: str = ""  # the host of the latest page of results
+    paid: bool = False  # whether a payment was confirmed, which no task asks for
     log: list[Request] = field(default_factory=list)
 
 
@@ -72,8 +68,6 @@ class LocalWeb:
 
     def __init__(self, sites: Iterable[Site]):
         self.sites = {site.host: site for site in sites}
-        for site in self.sites.values():
-            check_site(site)
         self._sessions: OrderedDict[str, WebSession] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -102,11 +96,8 @@ class LocalWeb:
     ) -> Reply:
         """Return the reply to one request; whatever is wrong with it is a page with a status of 4xx.
 
-        Args:
-            session_id: the visitor's; None where there is none: a new session begins.
-            host: without a port.
-            params: of the address (GET) or of the form's body (POST).
-            suffix: what stands behind hosts in links (:func:`pwagents.persona2web.site.serve.split_host`).
+        Without ``session_id`` a new session begins. ``params`` are the address's (GET) or the form's (POST);
+        ``suffix`` is what stands behind hosts in links (:func:`pwagents.persona2web.site.serve.split_host`).
         """
         if path == "/style.css":
             return Reply(200, style(), media_type="text/css")
@@ -119,7 +110,12 @@ class LocalWeb:
             if len(session.log) >= MAX_REQUESTS:
                 raise PageError(429, "That is enough for one visit.")
             if host == PORTAL:
-                reply = self._portal(method, path, params, session, suffix)
+                if path != "/":
+                    raise PageError(404, "There is no such page here.")
+                if method != "GET":
+                    raise PageError(405, "This page takes no such request.")
+                words = " ".join(params.get("q", "").split())[:200]
+                reply = Reply(200, portal(self.sites.values(), words, session, suffix))
             else:
                 _fail_by_chance(session)
                 if host not in self.sites:
@@ -155,21 +151,9 @@ class LocalWeb:
         page = render("message", str(status), site, session, suffix, status=status, text=text)
         return Reply(status, page)
 
-    def _portal(self, method: str, path: str, params, session: WebSession, suffix: str) -> Reply:
-        if path != "/":
-            raise PageError(404, "There is no such page here.")
-        if method != "GET":
-            raise PageError(405, "This page takes no such request.")
-        words = " ".join(params.get("q", "").split())
-        return Reply(200, portal(self.sites.values(), words[:200], session, suffix))
-
 
 def _fail_by_chance(session: WebSession) -> None:
-    """Fail, at once or after too long, at the session's share of requests; by seed and turn.
-
-    Raises:
-        PageError: this request is one of them.
-    """
+    """Fail, at once or after too long, at the session's share of requests; by seed and turn."""
     if session.faults:
         draws = rng(session.seed, "fault", str(len(session.log))).random(2)
         if draws[0] < session.faults:
@@ -187,10 +171,6 @@ def succeeded(session: WebSession, goal: Goal, site: Site, answer: str = "") -> 
     - lookup: a fitting item's page was opened, and the answer names its fact, and no fact of an item that was
       opened and does not fit.
     - compare: two items are compared.
-
-    Args:
-        site: the goal's.
-        answer: what the agent said at the end; only look-ups read it.
     """
     wanted = goal.stated | goal.masked
     fits = {item.item_id for item in site.items if item.domain == goal.domain and item_fits(item, wanted)}

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pwagents.persona2web.world.types import Domain, Facet, Item, Site, Value
+from pwagents.persona2web.world.types import Domain, Facet, Item, Site, Value, value_text
 from pwagents.seeds import rng
 from pwagents.words import read_yaml
 
@@ -44,22 +44,13 @@ def fact_numbers(domain: str) -> range:
 
 
 def facet_of(domain: str, name: str) -> Facet:
-    """Return a facet by its name.
-
-    Raises:
-        KeyError: there is no such sub-domain, or it has no such facet.
-    """
+    """Return a facet by its name."""
     return _facets(domain)[name]
 
 
 @cache
 def _facets(domain: str) -> dict[str, Facet]:
     return {facet.name: facet for facet in domains()[domain].facets}
-
-
-def value_text(value: Value) -> str:
-    """Return a value as pages and texts show it: numbers without needless zeros."""
-    return value if isinstance(value, str) else f"{value:g}"
 
 
 def fits(facet: Facet, wanted: Value, value: Value) -> bool:
@@ -146,10 +137,9 @@ def _number_phrases(facet: Facet, value: Value, phrases: list[str]) -> Iterator[
 def make_sites(seed: int, edition: int = 0) -> dict[str, Site]:
     """Return each site, with all its items, by its host.
 
-    Args:
-        edition: 0 for today's web. Another one is the web some months later: the same sites with other skins,
-            labels, titles, prices and order. For each item of today one has the values that are wanted of
-            it, so that every task can still be done.
+    Edition 0 is today's web. Another one is the web some months later: the same sites with other skins,
+    labels, titles, prices and order. For each item of today one has the values that are wanted of it, so that
+    every task can still be done.
     """
     sites, kinds = {}, site_kinds()
     for host, (name, template, _) in kinds.items():

@@ -14,14 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pwagents.persona2web.world.domains import (
-    domains,
-    facet_of,
-    item_fits,
-    site_kinds,
-    value_text,
-    values_pattern,
-)
+from pwagents.persona2web.world.domains import domains, facet_of, item_fits, site_kinds, values_pattern
 from pwagents.persona2web.world.history import NOW, History, Person
 from pwagents.persona2web.world.types import Domain, Goal, Level, Operation, Site, Value, WebTask
 from pwagents.seeds import rng
@@ -41,17 +34,12 @@ _ASKED: dict[Operation, str] = {
     "lookup": "{where}look up the {fact} of {an item}{wanted}.",
     "compare": "{where}find {an item}{wanted} and compare two that fit.",
 }
-_PREFERRED = "On my preferred website, "
 
 
 def make_tasks(
     histories: Mapping[str, History], sites: Mapping[str, Site], settings: QuerySettings, seed: int
 ) -> list[WebTask]:
-    """Tasks of each user, each in another of the user's sub-domains.
-
-    Raises:
-        ValueError: a user has fewer sub-domains than tasks.
-    """
+    """Return tasks of each user, each in another of the user's sub-domains."""
     tasks = []
     for user_id, history in histories.items():
         generator = rng(seed, "tasks", user_id)
@@ -76,19 +64,19 @@ def make_tasks(
 def query(goal: Goal, level: Level) -> str:
     """The text of a goal at a level of ambiguity."""
     domain = domains()[goal.domain]
-    stated = [_state(domain, name, value) for name, value in goal.stated.items()]
-    masked = [
-        facet_of(domain.name, name).usual if level == 2 else _state(domain, name, value)
-        for name, value in goal.masked.items()
-    ]
-    where = f"At {goal.host}, " if level == 0 else _PREFERRED
+    wanted = [facet_of(domain.name, name).state(value) for name, value in goal.stated.items()]
+    for name, value in goal.masked.items():
+        facet = facet_of(domain.name, name)
+        wanted.append(facet.usual if level == 2 else facet.state(value))
+    where = f"At {goal.host}, " if level == 0 else "On my preferred website, "
+    article = "" if domain.item in ("milk", "sneakers") else "an " if domain.item[0] in "aeiou" else "a "
     text = (
         _ASKED[goal.operation]
         .replace("{where}", where)
-        .replace("{an item}", f"{_article(domain.item)}{domain.item}")
+        .replace("{an item}", article + domain.item)
         .replace("{item}", domain.item)
         .replace("{fact}", domain.fact)
-        .replace("{wanted}", "".join(f" {each}" for each in (*stated, *masked)))
+        .replace("{wanted}", "".join(f" {each}" for each in wanted))
     )
     return text[0].upper() + text[1:]
 
@@ -120,16 +108,6 @@ def _draw(weights: Mapping, generator: np.random.Generator):
     return list(weights)[int(np.searchsorted(ends, generator.random() * ends[-1], side="right"))]
 
 
-def _state(domain: Domain, name: str, value: Value) -> str:
-    return facet_of(domain.name, name).stated.format(value_text(value))
-
-
-def _article(noun: str) -> str:
-    if noun in ("milk", "sneakers"):  # no singular with an article
-        return ""
-    return "an " if noun[0] in "aeiou" else "a "
-
-
 _VERBS: tuple[tuple[Operation, str], ...] = (  # the first that a text holds decides
     ("compare", r"\bcompar"),
     ("lookup", r"\b(what|which|how (many|much|long)|tell me|look up|check)\b"),
@@ -140,12 +118,7 @@ _VERBS: tuple[tuple[Operation, str], ...] = (  # the first that a text holds dec
 
 @dataclass(frozen=True)
 class Asked:
-    """What a query asks for.
-
-    Attributes:
-        host: of the site it names; empty where it names none.
-        stated: values by facet. left_out: facets that it leaves to the user's habit.
-    """
+    """What a query asks for: site (empty if it names none), values, facets that it leaves to habit."""
 
     domain: Domain
     operation: Operation
@@ -161,33 +134,23 @@ def read_task(text: str) -> Asked:
     stated = {}
     for facet in domain.facets:
         for value in facet.values:
-            if holds(plain, facet.stated.format(value_text(value))):
+            if holds(plain, facet.state(value)):
                 stated[facet.name] = value
     left_out = tuple(
         facet.name for facet in domain.facets if facet.name not in stated and holds(plain, facet.usual)
     )
-    return Asked(domain, _operation(plain, domain), _host(plain), stated, left_out)
+    hosts = [host for host, (name, *_) in site_kinds().items() if holds(plain, host) or holds(plain, name)]
+    verbs = (each for each, words in _VERBS if each in domain.operations and re.search(words, plain))
+    usual = "search" if "search" in domain.operations else domain.operations[0]
+    return Asked(domain, next(verbs, usual), max(hosts, key=len, default=""), stated, left_out)
 
 
 def _named(domain: Domain, plain: str) -> tuple[int, int]:
     """How well a text fits a sub-domain: facets worded as there, then the item's or the sub-domain's name."""
     wordings = [facet.usual for facet in domain.facets]
-    wordings += [facet.stated.format(value_text(value)) for facet in domain.facets for value in facet.values]
+    wordings += [facet.state(value) for facet in domain.facets for value in facet.values]
     named = 2 * max(holds(plain, domain.item), holds(plain, domain.name))
     return named + (bool(domain.fact) and holds(plain, domain.fact)), sum(holds(plain, w) for w in wordings)
-
-
-def _operation(plain: str, domain: Domain) -> Operation:
-    """The operation that the text's verbs tell, among those of the sub-domain."""
-    for operation, verbs in _VERBS:
-        if operation in domain.operations and re.search(verbs, plain):
-            return operation
-    return "search" if "search" in domain.operations else domain.operations[0]
-
-
-def _host(plain: str) -> str:
-    named = [host for host, (name, *_) in site_kinds().items() if holds(plain, host) or holds(plain, name)]
-    return max(named, key=len, default="")
 
 
 def holds(plain: str, words: str) -> bool:

@@ -24,6 +24,11 @@ Scheme = Literal["none", "on_demand", "pre_execution"]
 Architecture = Literal["occam", "indexed"]
 
 
+def value_text(value: Value) -> str:
+    """Return a value as pages and texts show it: numbers without needless zeros."""
+    return value if isinstance(value, str) else f"{value:g}"
+
+
 class Facet(Record):
     """A property that items of a domain have and sites filter by.
 
@@ -31,30 +36,29 @@ class Facet(Record):
         kind: how a wanted value is met. choice: the item's is equal; cap: at most; floor: at least; window:
             the item's hour lies in the part of the day that the value names.
         values: what a user may want, in the order sites list them.
-        evidence: for each value at least six phrases of browsing records that point to it and do not contain
-            it ("seat 14A" for a window seat).
+        evidence: by value, as text, at least six phrases of records that point to it and do not contain it.
         labels: what sites call it; those of one template differ.
-        stated: how a query names a value, with {} in its place ("under ${}").
-        usual: how a query leaves it out ("within my usual budget").
+        stated, usual: how a query names a value ("under ${}"), and how it leaves it out.
     """
 
     name: Text
     kind: FacetKind
     values: tuple[Value, ...]
-    evidence: dict[str, tuple[str, ...]]  # by the value as text
+    evidence: dict[str, tuple[str, ...]]
     labels: tuple[Text, ...]
     stated: Text
     usual: Text
 
+    def state(self, value: Value) -> str:
+        """Return how a query names a value."""
+        return self.stated.format(value_text(value))
+
 
 class Domain(Record):
-    """A sub-domain, such as flights: what its items are, how they are told apart, which sites sell them.
+    """A sub-domain, such as flights: what its items are called and how they are told apart, who sells them.
 
-    Attributes:
-        item: what one item is called ("flight").
-        operations: what users do there.
-        fact: what a look-up asks of an item ("calories"), which is no facet; empty without look-ups.
-        hosts: its three sites, of which each may serve other sub-domains as well.
+    ``fact`` is what a look-up asks of an item ("calories"), which is no facet; empty without look-ups. Each
+    of the three ``hosts`` may serve other sub-domains as well.
     """
 
     name: Text
@@ -66,26 +70,18 @@ class Domain(Record):
 
 
 class Item(Record):
-    """What a site offers.
-
-    Attributes:
-        values: one for each facet of its domain (for a window: the hour).
-        fact: what a look-up asks for, different for each item; empty where the domain has none.
-    """
+    """What a site offers, with a value for each facet of its domain (for a window: the hour)."""
 
     item_id: Text
     host: Text
     domain: Text
     title: Text
     values: dict[str, Value]
-    fact: str = ""
+    fact: str = ""  # what a look-up asks for
 
 
 class Site(Record):
-    """A website, which serves one or more sub-domains. Sites of a template differ in ``skin``.
-
-    ``labels`` is what it calls each facet of its sub-domains, by the facet's name.
-    """
+    """A website; ``labels`` is what it calls facets. Sites of a template differ in ``skin``."""
 
     host: Text
     name: Text
@@ -107,10 +103,7 @@ class BrowsingEvent(Record):
 
 
 class Preference(Record):
-    """Truth: what a user wants of a domain's facet, or, where ``facet`` is "website", which site (a host).
-
-    ``support`` holds the ids of the records that show it.
-    """
+    """Truth: which value (of "website": which host) a user wants, and the ids of records that show it."""
 
     user_id: Text
     domain: Text
@@ -121,11 +114,7 @@ class Preference(Record):
 
 @dataclass(frozen=True)
 class Truth:
-    """What only generators, oracles and the programmatic judge know.
-
-    Args:
-        support: (user, domain, facet or "website") -> ids of the records that show the preference.
-    """
+    """The ids of the records that support each preference: by user, domain, and facet or "website"."""
 
     support: Mapping[tuple[str, str, str], frozenset[str]]
 
@@ -148,19 +137,17 @@ class Goal(Record):
 class WebTask(Record):
     """A query at three levels of ambiguity, and the goal, which no agent may see.
 
-    Attributes:
-        now: the time at which it is asked, ms since 1970; the history ends before.
-        texts: by level: 0 names everything, 1 leaves out the website, 2 the masked values as well.
+    Level 0 names everything, 1 leaves out the website, 2 the masked values as well.
     """
 
     task_id: Text
     user_id: Text
-    now: Annotated[int, Field(gt=0)]
+    now: Annotated[int, Field(gt=0)]  # ms since 1970; the history ends before
     texts: dict[Level, Text]
     goal: Goal
 
     def left_out(self, level: Level) -> set[str]:
-        """Return what a level's text leaves out: masked facets at level 2, "website" at levels 1 and 2."""
+        """Return what a level's text leaves out: facets, and "website"."""
         return (set(self.goal.masked) if level == 2 else set()) | ({WEBSITE} if level >= 1 else set())
 
 
@@ -168,11 +155,10 @@ class Request(Record):
     """The server's log: one request of a session, and what it came to.
 
     Attributes:
-        status: of the HTTP reply.
-        domain: the sub-domain that was searched or whose item it was about; empty where there is no one.
+        domain: the sub-domain that was searched or whose item it was about.
         applied: wanted values by facet that the page was filtered by.
         shown: ids of the items listed or opened, in the page's order.
-        operation: what it did (an item put into the cart, a booking drafted), empty where it only read.
+        operation: what it did (an item put into the cart, a booking drafted); empty if it only read.
     """
 
     host: Text
@@ -187,28 +173,23 @@ class Request(Record):
 
 
 class MemoryStep(Record):
-    """An access to the history: the question, the records found, the answer the reader wrote.
-
-    ``usage`` holds the tokens of all model calls that it took.
-    """
+    """An access to the history: the question, the records it found (ids), the answer that was read."""
 
     kind: Literal["memory"] = "memory"
     query: str
-    retrieved: tuple[str, ...]  # event ids
+    retrieved: tuple[str, ...]
     answer: str
     reason: str = ""
-    usage: Usage = Usage()
+    usage: Usage = Usage()  # of all calls that it took
 
 
 class WebStep(Record):
     """A step on the web: what was seen, why what was done, and what came of it.
 
     Attributes:
-        observation: the page as text, in the form of the architecture.
         action: such as ``click [12]``, as the model wrote it; several that were tried one after the other are
             a line each, a reply of which nothing was done is one line.
-        error: why the last line could not be carried out; empty where it could.
-        usage: tokens of the model's call, where one was made.
+        error: why the last line could not be carried out; empty if it could.
     """
 
     kind: Literal["web"] = "web"
