@@ -19,19 +19,10 @@ from pwagents.embedding import Embedder
 from pwagents.llm.budget import Load
 from pwagents.llm.chat import ChatModel
 from pwagents.llm.make import Models
-from pwagents.persona2web.agents import clarify
+from pwagents.persona2web.agents import clarify, recall
 from pwagents.persona2web.agents.chat import ChatWebAgent
 from pwagents.persona2web.agents.episode import Agent, Condition, WebEpisode, World, run_condition
 from pwagents.persona2web.agents.offline import OfflineAgent, oracle
-from pwagents.persona2web.agents.recall import (
-    Reader,
-    RetrievalSettings,
-    recall_of,
-    record_text,
-    search_of,
-    telling_texts,
-    train_readers,
-)
 from pwagents.persona2web.judge.meta import judge_agents, judge_scripts, play_scripts, write_sheet
 from pwagents.persona2web.judge.scores import scores_frame
 from pwagents.persona2web.site.web import LocalWeb
@@ -109,37 +100,39 @@ class Experiment:
         data = hash_of(decides)
         if data not in self._made:
             writer = settings.players.historian
-            self._made[data] = (
-                make_histories(histories, settings.seed)
-                if writer == "offline"
-                else LlmHistorian(self._players(writer), histories, settings.seed).histories()
-            )
+            if writer == "offline":
+                self._made[data] = make_histories(histories, settings.seed)
+            else:
+                model = self._players(writer)
+                self._made[data] = LlmHistorian(model, histories, settings.seed).histories()
         made, today = self._made[data], make_sites(settings.seed)
         tasks = make_tasks(made, today, settings.queries, settings.seed)
         return World(made, tasks, LocalWeb(make_sites(settings.seed, edition).values()), self.embedder, data)
 
     def embed(self) -> int:
         """Embed all records at once, so that no episode waits; return how many texts differ."""
-        texts = {record_text(e) for history in self.world.histories.values() for e in history.events}
+        texts = {recall.record_text(e) for history in self.world.histories.values() for e in history.events}
         if not self.settings.stored_runs_only:
             self.embedder.encode(sorted(texts), show_progress=True)
         return len(texts)
 
     @cached_property
-    def readers(self) -> dict[str, Reader]:
+    def readers(self) -> dict[str, recall.Reader]:
         """By user, a reader that was trained on the users of the other group of phrases."""
-        return train_readers(self.world.histories, self.embedder, self.settings.seed)
+        return recall.train_readers(self.world.histories, self.embedder, self.settings.seed)
 
     @cached_property
-    def new_readers(self) -> dict[str, Reader]:
+    def new_readers(self) -> dict[str, recall.Reader]:
         """The same, without all records that stand, word for word, in a history that it is tested on."""
-        return train_readers(self.world.histories, self.embedder, self.settings.seed, shared_phrases=False)
+        return recall.train_readers(
+            self.world.histories, self.embedder, self.settings.seed, shared_phrases=False
+        )
 
     def shared_records(self) -> float:
         """Return the share of telling records that stand, word for word, in the reader's training."""
         told: dict[int, list[str]] = {0: [], 1: []}
         for history in self.world.histories.values():
-            told[history.person.group] += telling_texts([history])
+            told[history.person.group] += recall.telling_texts([history])
         others = {0: {*told[1]}, 1: {*told[0]}}
         hits = [text in others[group] for group, texts in told.items() for text in texts]
         return sum(hits) / len(hits)
@@ -194,7 +187,7 @@ class Experiment:
     def condition(self, scheme: Scheme = "on_demand", level: Level = 2, **more) -> Condition:
         """Return the notebook's condition, indexed DOM, under its driver and retriever."""
         usual = {"architecture": "indexed", "driver": self.settings.study.driver}
-        usual["retrieval"] = RetrievalSettings(retriever=self.settings.study.retriever)
+        usual["retrieval"] = recall.RetrievalSettings(retriever=self.settings.study.retriever)
         return Condition(scheme=scheme, level=level, **usual | more)
 
     # --- what tables are made of ---
@@ -233,7 +226,7 @@ class Experiment:
 
     def knowledge(self) -> pd.DataFrame:
         """Return level 2 by a profile that says all outright, by words (BM25), and without shared phrases."""
-        by_words = self.condition(retrieval=RetrievalSettings(retriever="bm25"))
+        by_words = self.condition(retrieval=recall.RetrievalSettings(retriever="bm25"))
         agents = self.agents[:2]
         return pd.concat(
             [
@@ -289,7 +282,10 @@ class Experiment:
         On our tasks, and on the released ones whose histories ``data_dir`` holds.
         """
         world, seed, search = self.world, self.settings.seed, self.condition().retrieval
-        ours = {user: recall_of(h, "implicit", search, self.embedder) for user, h in world.histories.items()}
+        ours = {
+            user: recall.recall_of(h, "implicit", search, self.embedder)
+            for user, h in world.histories.items()
+        }
         methods = clarify.references(world, seed)
         methods["offline agent's reader"] = clarify.reader_method(self.readers, ours)
         methods["copies what the request finds"] = clarify.copying_method(ours)
@@ -298,7 +294,9 @@ class Experiment:
         if folder := self.settings.data.data_dir:
             tasks, histories = read_released(project_path(folder))
             requests = clarify.released_requests(tasks, histories)
-            found = {user: search_of(events, search, self.embedder) for user, events in histories.items()}
+            found = {
+                user: recall.search_of(events, search, self.embedder) for user, events in histories.items()
+            }
             methods = {"copies what the request finds": clarify.copying_method(found)}
             methods |= {name: clarify.chat_method(model, found) for name, model in self.models.items()}
             frames.append(clarify.clarify(requests, methods, "released"))

@@ -49,6 +49,7 @@ class Request:
     support: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
+Select = Callable[[WebTask, str], Sequence[BrowsingEvent]]  # records about a facet
 Method = Callable[[Request], Played]  # its memory steps, and the text as it was rewritten
 
 
@@ -184,56 +185,41 @@ def references(world: World, seed: int) -> dict[str, Method]:
     generator, tasks = rng(seed, "implicitness"), {task.task_id: task for task in world.tasks}
     indices = {user: HistoryIndex(h.events, world.embedder) for user, h in world.histories.items()}
 
-    def random(task: WebTask, facet: str) -> tuple[Value, Sequence[BrowsingEvent]]:
-        values = values_of(task.goal.domain, facet)
-        return values[generator.integers(len(values))], ()
-
-    def reading(select: Callable[[History, WebTask, str], Sequence[BrowsingEvent]]):
-        def read(task: WebTask, facet: str) -> tuple[Value, Sequence[BrowsingEvent]]:
-            history = world.histories[task.user_id]
-            records = select(history, task, facet)
-            return perfect_reader(history, records, task.goal.domain, facet), records
-
-        return read
-
-    def retrieved(retriever: str):
+    def search(retriever: str) -> Select:
         settings = RetrievalSettings(retriever=retriever)
-        return reading(
-            lambda _, task, facet: indices[task.user_id].search(
-                question_for(domains()[task.goal.domain], facet), settings
-            )
+        return lambda task, facet: indices[task.user_id].search(
+            question_for(domains()[task.goal.domain], facet), settings
         )
 
-    def method(guess) -> Method:
+    def method(select: Select | None) -> Method:
         def play(request: Request) -> Played:
             task, said, steps = tasks[request.task_id], [], []
             for name in (WEBSITE, *task.goal.masked):
-                value, records = guess(task, name)
+                values, domain, records = values_of(task.goal.domain, name), task.goal.domain, ()
+                value = values[generator.integers(len(values))] if select is None else None
+                if select:
+                    records = select(task, name)
+                    value = perfect_reader(world.histories[task.user_id], records, domain, name)
                 steps.append(MemoryStep(query=name, retrieved=tuple(r.event_id for r in records), answer=""))
-                facet = None if name == WEBSITE else facet_of(task.goal.domain, name)
-                said.append(facet.state(value) if facet else str(value))
+                said.append(str(value) if name == WEBSITE else facet_of(domain, name).state(value))
             return Played(steps, rewritten=f"{request.text} ({'; '.join(said)})")
 
         return play
 
-    guesses = {
-        "random": random,
-        "BM25 top 20, perfect reader": retrieved("bm25"),
-        "MiniLM top 20, perfect reader": retrieved("minilm"),
-        "all records, perfect reader": reading(lambda history, *_: history.events),
+    selections = {
+        "BM25 top 20": search("bm25"),
+        "MiniLM top 20": search("minilm"),
+        "all records": lambda task, _: world.histories[task.user_id].events,
     }
-    return {name: method(guess) for name, guess in guesses.items()}
+    readers = {f"{name}, perfect reader": method(select) for name, select in selections.items()}
+    return {"random": method(None)} | readers
 
 
 def perfect_reader(history: History, records: Sequence[BrowsingEvent], domain: str, facet: str) -> Value:
     """Return the value (or host) that most records of the sub-domain show, without noise."""
-    shown = [(record.website, history.shown[record.event_id]) for record in records]
-    counted = [(host, truth) for host, truth in shown if truth.domain == domain and not truth.noise]
-    if facet == WEBSITE:
-        return _most([host for host, _ in counted], domain, facet)
-    return _most([truth.value for _, truth in counted if truth.facet == facet], domain, facet)
-
-
-def _most(values: Sequence[Value], domain: str, facet: str) -> Value:
-    counts = Counter(values)
+    counts: Counter[Value] = Counter()
+    for record in records:
+        shown = history.shown[record.event_id]
+        if shown.domain == domain and not shown.noise and facet in (WEBSITE, shown.facet):
+            counts[record.website if facet == WEBSITE else shown.value] += 1
     return max(values_of(domain, facet), key=lambda value: counts[value])  # max takes the first of equals

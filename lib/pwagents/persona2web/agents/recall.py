@@ -132,15 +132,9 @@ def profile_records(preferences: Sequence[Preference]) -> tuple[BrowsingEvent, .
         item, is_site = domains()[preference.domain].item, preference.facet == WEBSITE
         value = value_text(preference.value)
         stated = value if is_site else facet_of(preference.domain, preference.facet).state(preference.value)
-        records.append(
-            BrowsingEvent(
-                event_id=_profile_id(preference),
-                timestamp=NOW - 1,
-                type="web visit",
-                object=USUAL.format(preference.facet, item) + stated,
-                website=value if is_site else PROFILE_HOST,
-            )
-        )
+        about = {"object": USUAL.format(preference.facet, item) + stated, "type": "web visit"}
+        about["website"] = value if is_site else PROFILE_HOST
+        records.append(BrowsingEvent(event_id=_profile_id(preference), timestamp=NOW - 1, **about))
     return tuple(records)
 
 

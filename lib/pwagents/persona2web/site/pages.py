@@ -218,11 +218,8 @@ class Query:
     def params(self, site: Site) -> dict[str, str]:
         """Return the parameters that :func:`read_query` makes this of, but for the page."""
         named = {slug(site.labels[name]): value_text(value) for name, value in self.applied.items()}
-        return {
-            "in": slug(self.domain.name) if self.domain else "",
-            "q": self.words,
-            "sort": self.sort,
-        } | named
+        department = slug(self.domain.name) if self.domain else ""
+        return {"in": department, "q": self.words, "sort": self.sort} | named
 
 
 def read_query(call: Call) -> Query:
@@ -258,11 +255,9 @@ def find(query: Query, site: Site) -> list[Item]:
 
     An item is found where any word of the search is in its title or its values; more words come first.
     """
-    found = [
-        item
-        for item in site.items
-        if query.domain is None or (item.domain == query.domain.name and item_fits(item, query.applied))
-    ]
+    found, domain = list(site.items), query.domain
+    if domain:
+        found = [item for item in found if item.domain == domain.name and item_fits(item, query.applied)]
     if words := set(re.findall(r"\w+", query.words.casefold())):
         hits = {}
         for item in found:
@@ -291,18 +286,11 @@ def filters_of(site: Site, query: Query) -> list[dict]:
             }
             for value in facet.values
         ]
-        filters.append(
-            {
-                "name": name,
-                "label": label,
-                "kind": facet.kind,
-                "options": options,
-                "chosen": "" if chosen is None else value_text(chosen),
-                "text": "" if chosen is None else show_value(facet, chosen, as_choice=True),
-                "without": address("/search", kept | {name: ""}),
-                "open": address("/search", kept | {"open": name}),
-            }
-        )
+        one = {"name": name, "label": label, "kind": facet.kind, "options": options}
+        one["chosen"] = "" if chosen is None else value_text(chosen)
+        one["text"] = "" if chosen is None else show_value(facet, chosen, as_choice=True)
+        one["without"] = address("/search", kept | {name: ""})
+        filters.append(one | {"open": address("/search", kept | {"open": name})})
     return filters
 
 

@@ -49,20 +49,14 @@ def make_tasks(
             raise ValueError(f"tasks_per_user is {settings.tasks_per_user}, but {found} sub-domains")
         for i, place in enumerate(generator.permutation(len(names))[: settings.tasks_per_user]):
             goal = _goal(history.person, domains()[names[place]], sites, generator)
-            tasks.append(
-                WebTask(
-                    task_id=f"{user_id}-{i + 1}",
-                    user_id=user_id,
-                    now=NOW,
-                    texts={level: query(goal, level) for level in (0, 1, 2)},
-                    goal=goal,
-                )
-            )
+            texts = {level: query(goal, level) for level in (0, 1, 2)}
+            task_id = f"{user_id}-{i + 1}"
+            tasks.append(WebTask(task_id=task_id, user_id=user_id, now=NOW, texts=texts, goal=goal))
     return tasks
 
 
 def query(goal: Goal, level: Level) -> str:
-    """The text of a goal at a level of ambiguity."""
+    """Return the text of a goal at a level of ambiguity."""
     domain = domains()[goal.domain]
     wanted = [facet_of(domain.name, name).state(value) for name, value in goal.stated.items()]
     for name, value in goal.masked.items():
@@ -82,7 +76,7 @@ def query(goal: Goal, level: Level) -> str:
 
 
 def _goal(person: Person, domain: Domain, sites: Mapping[str, Site], generator: np.random.Generator) -> Goal:
-    """A goal that enough items of the preferred site meet; its text at level 2 names no masked value."""
+    """Return a goal that enough items of the preferred site meet; its level 2 names no masked value."""
     host = str(person.wants[domain.name, "website"])
     operation = _draw({name: OPERATIONS[name] for name in domain.operations}, generator)
     names = [facet.name for facet in domain.facets]
@@ -103,7 +97,7 @@ def _goal(person: Person, domain: Domain, sites: Mapping[str, Site], generator: 
 
 
 def _draw(weights: Mapping, generator: np.random.Generator):
-    """A key, with a probability that goes by its weight."""
+    """Return a key, with a probability that goes by its weight."""
     ends = np.cumsum(list(weights.values()))
     return list(weights)[int(np.searchsorted(ends, generator.random() * ends[-1], side="right"))]
 
@@ -146,7 +140,7 @@ def read_task(text: str) -> Asked:
 
 
 def _named(domain: Domain, plain: str) -> tuple[int, int]:
-    """How well a text fits a sub-domain: facets worded as there, then the item's or the sub-domain's name."""
+    """Return how well a text fits a sub-domain: its facets' wordings, the item's or its own name."""
     wordings = [facet.usual for facet in domain.facets]
     wordings += [facet.state(value) for facet in domain.facets for value in facet.values]
     named = 2 * max(holds(plain, domain.item), holds(plain, domain.name))
@@ -154,5 +148,5 @@ def _named(domain: Domain, plain: str) -> tuple[int, int]:
 
 
 def holds(plain: str, words: str) -> bool:
-    """Whether a text in small letters holds these words, whole, in any case."""
+    """Return whether a text in small letters holds these words, whole, in any case."""
     return re.search(rf"(?<!\w){re.escape(' '.join(words.casefold().split()))}(?!\w)", plain) is not None
