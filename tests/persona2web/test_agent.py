@@ -11,14 +11,48 @@ from pwagents.llm.fence import FENCE_NOTE
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.persona2web.agents.chat import ChatWebAgent, read_step
 from pwagents.persona2web.agents.episode import Brief, Played, most_steps
-from pwagents.persona2web.world.types import MemoryStep, WebStep
+from pwagents.persona2web.world.types import BrowsingEvent, MemoryStep, WebStep
 from pwagents.schema import Usage
 
 from ..llm.server import ChatServer
-from .small_web import SmallWeb, recall
 
 TASK = "Book a flight on my preferred website, in the seat I usually take"
 BOOK = ["click [1]", "click [4]", "click [6]", "stop [booked]"]
+
+RECORDS = [
+    BrowsingEvent(event_id=f"e{i}", timestamp=1_700_000_000_000 + i, type="booking", object=what, website="a")
+    for i, what in enumerate(["flight, seat 14A", "flight, seat 20F", "socks"])
+]
+PAGES = {
+    "portal": "[1] link 'Skylark'\n[2] link 'Wayfarely'",
+    "skylark": "[3] combobox 'Seat'\n[4] option 'window'\n[5] option 'aisle'",
+    "window": "[6] button 'Book the 9:00, window'",
+    "booked": "Your draft: 9:00, window",
+}
+LINKS = {("portal", "1"): "skylark", ("skylark", "4"): "window", ("window", "6"): "booked"}
+
+
+class SmallWeb:
+    """A web of three pages, with one filter; ``done`` holds what was done there."""
+
+    def __init__(self):
+        self.page, self.done = "portal", []
+
+    def observe(self):
+        return PAGES[self.page]
+
+    def act(self, action):
+        self.done.append(action)
+        number = action.removeprefix("click [").removesuffix("]")
+        if (self.page, number) not in LINKS:
+            return f"nothing to do with {action[:40]!r} here"
+        self.page = LINKS[self.page, number]
+        return ""
+
+
+def recall(query):
+    """Every record that has a word of the query."""
+    return [r for r in RECORDS if set(query.lower().split()) & set(r.object.replace(",", "").split())]
 
 
 class Script(ChatModel):

@@ -13,7 +13,7 @@ from pwagents.llm.fence import CLOSE, FENCE_NOTE
 from pwagents.persona2web.world.domains import domains, facet_of
 from pwagents.persona2web.world.history import NOW, shares
 from pwagents.persona2web.world.history_llm import LlmHistorian
-from pwagents.persona2web.world.types import WEBSITE, value_text
+from pwagents.persona2web.world.types import WEBSITE
 from pwagents.settings import HistorySettings
 
 SETTINGS = HistorySettings(n_users=2, records=80, n_domains=2)
@@ -44,45 +44,29 @@ class Writer(ChatModel):
             n = int(re.search(r"Invent (\d+) things", prompt)[1])
             return {"seeds": [f"trip {i}" for i in range(n)]}
         shows = json.loads(re.search(r"What was chosen that time: (.*)", prompt)[1])
-        plain = {"type": "web search", "object": "somewhere warm", "shows": ""}
         domain = "flights" if "flight" in prompt.splitlines()[0] else "cinema"
-        return {
-            "records": [plain]
-            + [
-                {"type": "booking", "object": facet_of(domain, name).evidence[value][0], "shows": name}
-                for name, value in shows.items()
-            ]
-        }
+        telling = [
+            {"type": "booking", "object": facet_of(domain, name).evidence[value][0], "shows": name}
+            for name, value in shows.items()
+        ]
+        return {"records": [{"type": "web search", "object": "somewhere warm", "shows": ""}, *telling]}
 
 
 def histories(seed=1, writer=None, **dials):
     return LlmHistorian(writer or Writer(), SETTINGS.changed(**dials), seed).histories()
 
 
-def test_a_history_has_records_and_preferences_with_their_support():
-    historian = LlmHistorian(Writer(), SETTINGS, seed=1)
-    found = historian.histories()
-    assert not historian.failures.total()
-    for history in found.values():
-        times = [event.timestamp for event in history.events]
-        assert times == sorted(times)
-        assert times[-1] < NOW
-        wants = {(p.domain, p.facet): p for p in history.preferences}
-        assert wants["flights", "seat"].value == value_text(facet_of("flights", "seat").values[0])
-        assert wants["flights", "seat"].support
-        assert wants["flights", "website"].support
-
-
-def test_users_that_are_told_alike_stay_apart_and_come_from_both_groups():
-    found = histories(n_users=5)
-    assert list(found) == ["user_00", "user_01", "user_02", "user_03", "user_04"]
-    assert [history.person.group for history in found.values()] == [0, 1, 0, 1, 0]
-
-
-def test_noise_cancels_what_is_not_preferred():
+def test_histories_have_records_and_preferences_with_their_support_and_noise():
     found = histories(n_users=4, records=400)
+    assert list(found) == ["user_00", "user_01", "user_02", "user_03"]
+    assert [history.person.group for history in found.values()] == [0, 1, 0, 1]
     cancelled = 0
     for history in found.values():
+        times = [event.timestamp for event in history.events]
+        assert times == sorted(times) and times[-1] < NOW
+        wants = {(p.domain, p.facet): p for p in history.preferences}
+        assert wants["flights", "seat"].value == facet_of("flights", "seat").values[0]
+        assert wants["flights", "seat"].support and wants["flights", "website"].support
         for shown in history.shown.values():
             if shown.noise and shown.facet:
                 cancelled += 1
@@ -105,7 +89,6 @@ def test_the_dials_of_offline_histories_count():
     unsure = histories(records=400, consistency=0.5, site_share=0.5, drift=0.0)
     assert all(0.35 < share < 0.65 for history in unsure.values() for share in shown(history))
     assert shares(histories(records=400, literal=0.2))["literal"] == pytest.approx(0.2, abs=0.01)
-    assert not any(history.person.lately for history in sure.values())
     assert all(len(h.person.lately) == len(h.person.wants) for h in histories(drift=1.0).values())
 
 
@@ -126,51 +109,41 @@ def test_what_a_model_wrote_is_fenced_in_later_prompts():
     assert records and all("<data>\ntrip 0\n</data>" in said for said in records)
 
 
-BAD = ["", "no JSON", "}{", "[1]", "{}", '{"records": 3}', "```json\n{"]
-BAD.append(pytest.param('{"records": ' + "[" * 100_000 + "}", id="deep"))
+def name_a_value(text):
+    return text.replace("somewhere warm", "the window seat")
 
 
-@pytest.mark.parametrize("bad", BAD)
+BAD = ["", "no JSON", "}{", "[1]", "{}", '{"records": 3}', "```json\n{", '{"records": ' + "[" * 100_000 + "}"]
+
+
+@pytest.mark.parametrize("bad", [*(lambda text, bad=bad: bad for bad in BAD), name_a_value])
 def test_a_reply_that_cannot_be_used_is_sent_back_once(bad):
-    historian = LlmHistorian(Writer(lambda text, repaired: text if repaired else bad), SETTINGS, seed=1)
-    assert len(historian.histories()) == 2
-    assert historian.failures["repaired"] > 4
-    assert historian.failures["unreadable"] == 0
-
-
-def test_records_that_name_a_preferred_value_are_sent_back():
-    def name_it(text, repaired):
-        return text if repaired else text.replace("somewhere warm", "the window seat")
-
-    writer = Writer(name_it)
-    assert not any(history.literal for history in histories(writer=writer, literal=0.0).values())
-    assert any("holds the words of an option, 'window'" in r.messages[-1]["content"] for r in writer.requests)
-
-
-def test_users_and_events_that_never_come_are_left_out():
-    historian = LlmHistorian(Writer(lambda text, repaired: "no"), SETTINGS, seed=1)
-    assert historian.histories() == {}
-    assert historian.failures["unreadable"] == 2
+    """Among them one whose records name a preferred value."""
+    historian = LlmHistorian(
+        Writer(lambda text, repaired: text if repaired else bad(text)), SETTINGS.changed(literal=0.0), seed=1
+    )
+    found = historian.histories()
+    assert len(found) == 2 and not any(history.literal for history in found.values())
+    assert historian.failures["repaired"] > 4 and historian.failures["unreadable"] == 0
 
 
 @pytest.mark.parametrize("around", ["```json\n{}\n```", "Sure, here it is: {}", "{}\nI hope this helps."])
-def test_text_around_a_reply_is_passed_over(around):
+def test_text_around_a_reply_is_passed_over_and_who_never_answers_is_left_out(around):
     historian = LlmHistorian(Writer(lambda text, repaired: around.replace("{}", text)), SETTINGS, seed=1)
     assert len(historian.histories()) == 2 and not historian.failures.total()
+    historian = LlmHistorian(Writer(lambda text, repaired: "no"), SETTINGS, seed=1)
+    assert historian.histories() == {} and historian.failures["unreadable"] == 2
+
+
+NAMES = ["age", "occupation", "domains", "seeds", "records", *domains()]
+ANYTHING = st.recursive(
+    st.none() | st.integers() | st.text(max_size=5),
+    lambda e: st.lists(e) | st.dictionaries(st.sampled_from(NAMES), e),
+    max_leaves=8,
+)
 
 
 @examples(max_examples=10)
-@given(
-    st.recursive(
-        st.none() | st.integers() | st.text(max_size=5),
-        lambda e: (
-            st.lists(e)
-            | st.dictionaries(
-                st.sampled_from(["age", "occupation", "domains", "seeds", "records", *domains()]), e
-            )
-        ),
-        max_leaves=8,
-    )
-)
+@given(ANYTHING)
 def test_no_reply_breaks_it(content):
     histories(writer=Writer(lambda text, repaired: json.dumps(content)))

@@ -30,25 +30,17 @@ def index():
 
 
 @pytest.mark.parametrize("retriever", ["minilm", "bm25"])
-def test_the_best_come_first_and_of_equals_the_latest(index, retriever):
+def test_the_best_come_first_of_equals_the_latest_and_no_more_than_the_top(index, retriever):
     settings = RetrievalSettings(retriever=retriever)
     found = index.search("web visit: flight, seat 14A", settings)
     assert [event.event_id for event in found[:2]] == ["e2", "e0"]
-
-
-@pytest.mark.parametrize("retriever", ["minilm", "bm25"])
-def test_no_more_than_the_top(index, retriever):
-    assert len(index.search("flight", RetrievalSettings(retriever=retriever, top=2))) == 2
+    assert len(index.search("flight", settings.changed(top=2))) == 2
+    assert HistoryIndex([], Letters()).search("flight", settings) == []
 
 
 def test_cosines_below_the_least_are_left_out(index):
     assert index.search("flight, seat 14A", RetrievalSettings(least=1.0)) == []
     assert len(index.search("web visit: milk ideas", RetrievalSettings(least=1.0))) == 1
-
-
-@pytest.mark.parametrize("retriever", ["minilm", "bm25"])
-def test_an_empty_history_holds_nothing(retriever):
-    assert HistoryIndex([], Letters()).search("flight", RetrievalSettings(retriever=retriever)) == []
 
 
 def test_any_model_of_sentence_transformers_can_search(index, tmp_path, monkeypatch):
