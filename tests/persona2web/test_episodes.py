@@ -152,7 +152,7 @@ def test_a_reader_of_new_phrases_learned_from_no_record_that_it_is_tested_on(wor
     groups = {history.person.group: [] for history in world.histories.values()}
     for history in world.histories.values():
         groups[history.person.group].append(history)
-    both = frozenset.intersection(*(telling_texts(histories) for histories in groups.values()))
+    both = set.intersection(*({*telling_texts(histories)} for histories in groups.values()))
     assert both and not both & {*seen}
 
 

@@ -6,6 +6,7 @@ of roles and names, whichever architecture wrote it.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import unescape
@@ -114,14 +115,15 @@ def _click(line: Line | None, reason: str) -> Move:
     return Move((f"click [{line.number}]",) if line else ("go_back",), reason)
 
 
+@dataclass
 class Navigator:
     """Carries out a plan, one page at a time."""
 
-    def __init__(self, plan: Plan, architecture: Architecture):
-        self.plan, self.architecture = plan, architecture
-        self._given_up: set[str] = set()
-        self._taken = False  # whether an item was opened
-        self._tries: dict[tuple[str, ...], int] = {}
+    plan: Plan
+    architecture: Architecture
+    _given_up: set[str] = field(default_factory=set)
+    _taken: bool = False  # whether an item was opened
+    _tries: Counter[tuple[str, ...]] = field(default_factory=Counter)
 
     def at_choice(self, observation: str) -> bool:
         """Return whether the page is one of the site's results, where filters can be set."""
@@ -137,7 +139,7 @@ class Navigator:
         """Return what to do on this page."""
         move = self._next(read_page(observation))
         key = (observation, *move.actions)
-        self._tries[key] = self._tries.get(key, 0) + 1
+        self._tries[key] += 1
         if move.actions and self._tries[key] > PATIENCE:
             return Move((), "This leads nowhere; I stop.")
         return move

@@ -15,7 +15,7 @@ from pwagents.persona2web.agents.recall import Reader, question_for
 from pwagents.persona2web.browser.driver import Visit
 from pwagents.persona2web.world.domains import domains, facet_of, item_fits
 from pwagents.persona2web.world.history import History
-from pwagents.persona2web.world.queries import Asked, read_task
+from pwagents.persona2web.world.queries import read_task
 from pwagents.persona2web.world.types import (
     WEBSITE,
     Architecture,
@@ -49,9 +49,8 @@ class OfflineAgent:
             played, plan = self.clarify(brief)
             walk(played, visit, plan, self.architecture, self.scheme)
             return played
-        asked, played = read_task(brief.text), Played()
-        plan = _plan_of(asked)
-        questions = _questions_of(asked) if self.scheme == "on_demand" else []
+        played, plan, questions = _begin(brief)
+        questions = questions if self.scheme == "on_demand" else []
         if WEBSITE in questions:  # a site is needed at once, a preference when there is a choice
             plan = self._look(questions.pop(0), plan, brief, played)
         until = Navigator.at_choice if questions else None
@@ -64,16 +63,16 @@ class OfflineAgent:
 
     def clarify(self, brief: Brief) -> tuple[Played, Plan]:
         """Ask the history for all that the query leaves out; return the looks with the query, rewritten."""
-        asked, played = read_task(brief.text), Played()
-        plan = _plan_of(asked)
-        for name in _questions_of(asked)[:MOST_QUERIES]:
+        played, plan, questions = _begin(brief)
+        for name in questions[:MOST_QUERIES]:
             plan = self._look(name, plan, brief, played)
         # What was found is put in for what the query left out.
         text = brief.text
-        for name in [name for name in asked.left_out if name in plan.values]:
-            facet = facet_of(asked.domain.name, name)
-            text = text.replace(facet.usual, facet.state(plan.values[name]))
-        is_known = asked.host or WEBSITE in plan.why
+        for name in questions:
+            if name in plan.values:
+                facet = facet_of(plan.domain.name, name)
+                text = text.replace(facet.usual, facet.state(plan.values[name]))
+        is_known = WEBSITE not in questions or WEBSITE in plan.why
         played.rewritten = f"{text} (website: {plan.host})" if is_known else text
         return played, plan
 
@@ -98,14 +97,14 @@ class OfflineAgent:
         return replace(plan, values={**plan.values, name: read}, why=why)
 
 
-def _questions_of(asked: Asked) -> list[str]:
-    """Return what a query leaves out, the website first."""
-    return ([] if asked.host else [WEBSITE]) + list(asked.left_out)
+def _begin(brief: Brief) -> tuple[Played, Plan, list[str]]:
+    """Return what a query states as a plan, and what it leaves out, the website first.
 
-
-def _plan_of(asked: Asked) -> Plan:
-    """Return what a query states as a plan, on the first site that comes to mind if it names none."""
-    return Plan(asked.host or asked.domain.hosts[0], asked.domain, asked.operation, dict(asked.stated))
+    If it names no website, the plan's is the first that comes to mind.
+    """
+    asked = read_task(brief.text)
+    plan = Plan(asked.host or asked.domain.hosts[0], asked.domain, asked.operation, dict(asked.stated))
+    return Played(), plan, ([] if asked.host else [WEBSITE]) + list(asked.left_out)
 
 
 def walk(

@@ -7,6 +7,7 @@ Going back opens the earlier address again, in both drivers: a page that was lef
 """
 
 import re
+from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urljoin, urlsplit
 
 from lxml.html import HtmlElement
@@ -29,7 +30,7 @@ class ActionError(ValueError):
 class Driver:
     """What both drivers share.
 
-    Each has methods of its own to begin a visit (``_begin``), to open an address (``_load``), to click, fill
+    Each has methods of its own to open an address (``_load``), to click, fill
     in, press Enter and choose an option (``_click``, ``_fill``, ``_enter``, ``_choose``), and to read the
     page that is open into ``page`` (``_look``).
 
@@ -44,13 +45,16 @@ class Driver:
 
     def begin(self, session: WebSession, url: str = START) -> None:
         """Open a visit's first page, with nothing kept of the visit before."""
-        self.session, self.site_fault, self._past = session, False, []
+        self.session, self.site_fault, self._past, self.page = session, False, [], None
         self._begin()
         try:
             self._load(url)
         except ActionError as error:
             raise InfrastructureError(f"{url}: {error}") from None
         self._read()
+
+    def _begin(self) -> None:
+        """Prepare a visit, in a driver that has anything to prepare."""
 
     def go_to(self, url: str) -> None:
         """Open an address; ``http://`` may be left out. Both drivers are given the same form of it."""
@@ -150,9 +154,6 @@ class HtmlDriver(Driver):
         """Return another driver, with no page open, for another process."""
         return HtmlDriver, (self.web,)
 
-    def _begin(self) -> None:
-        self.page = None
-
     def _load(self, url: str) -> None:
         self._request("GET", url, dict(parse_qsl(urlsplit(url).query, keep_blank_values=True)))
 
@@ -176,7 +177,7 @@ class HtmlDriver(Driver):
         elif node.role == "checkbox":
             element.checked = not element.checked
         elif node.role == "radio":
-            for other in _form_of(element).iter("input"):
+            for other in next(element.iterancestors("form")).iter("input"):
                 if other.get("name") == element.get("name"):
                     other.checked = other is element
 
@@ -184,7 +185,8 @@ class HtmlDriver(Driver):
         node.element.set("value", text)
 
     def _enter(self, node: Node) -> None:
-        self._submit(next(_form_of(node.element).iter("button"), node.element))
+        form = next(node.element.iterancestors("form"))
+        self._submit(next(form.iter("button"), node.element))
 
     def _choose(self, option: Node) -> None:
         for other in option.element.getparent().iter("option"):
@@ -192,7 +194,7 @@ class HtmlDriver(Driver):
         option.element.set("selected", "")
 
     def _submit(self, button: HtmlElement) -> None:
-        form, fields = _form_of(button), {}
+        form, fields = next(button.iterancestors("form")), {}
         # Not lxml's form_values(): it sends "on" for a radio button whose value is empty.
         for element in form.iter("input", "select", "button"):
             if not (name := element.get("name")):
@@ -217,10 +219,6 @@ class HtmlDriver(Driver):
         self.page.read()
 
 
-def _form_of(element: HtmlElement) -> HtmlElement:
-    return next(element.iterancestors("form"))
-
-
 # --- actions as text ---------------------------------------------------------------------------------------
 
 # Name -> its arguments; those after a "?" may be left out. Actions that touch no page (note, stop, plans, the
@@ -239,11 +237,12 @@ _TEXT = r"(?:[^\[\]]|\[[^\[\]]*\])*"  # holds no bracket, or pairs of them
 _WORDS = {"id": "[number]", "text": "[text]", "?enter": "[1 for Enter]"}
 
 
+@dataclass
 class Visit:
     """One architecture's view of a driver, on which a visit has begun."""
 
-    def __init__(self, driver: Driver, architecture: Architecture):
-        self.driver, self.architecture = driver, architecture
+    driver: Driver
+    architecture: Architecture
 
     def observe(self) -> str:
         """Return the open page as text."""

@@ -117,7 +117,11 @@ class LocalWeb:
                 words = " ".join(params.get("q", "").split())[:200]
                 reply = Reply(200, portal(self.sites.values(), words, session, suffix))
             else:
-                _fail_by_chance(session)
+                if session.faults:  # some fail, at once or after too long; by seed and turn
+                    draws = rng(session.seed, "fault", str(len(session.log))).random(2)
+                    if draws[0] < session.faults:
+                        wait = 0.0 if draws[1] < 0.5 else SLOW_S
+                        raise PageError(503, "This page is having trouble.", delay_s=wait)
                 if host not in self.sites:
                     raise PageError(404, f"There is no website called {host[:80]}.")
                 call = Call(self.sites[host], session, params, suffix)
@@ -150,14 +154,6 @@ class LocalWeb:
         site = self.sites.get(host)
         page = render("message", str(status), site, session, suffix, status=status, text=text)
         return Reply(status, page)
-
-
-def _fail_by_chance(session: WebSession) -> None:
-    """Fail, at once or after too long, at the session's share of requests; by seed and turn."""
-    if session.faults:
-        draws = rng(session.seed, "fault", str(len(session.log))).random(2)
-        if draws[0] < session.faults:
-            raise PageError(503, "This page is having trouble.", delay_s=0.0 if draws[1] < 0.5 else SLOW_S)
 
 
 def succeeded(session: WebSession, goal: Goal, site: Site, answer: str = "") -> bool:
