@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.persona2web.agents.episode import Played
-from pwagents.persona2web.agents.navigator import Navigator, Plan, read_page
+from pwagents.persona2web.agents.navigator import Navigator, Plan
 from pwagents.persona2web.agents.offline import walk
 from pwagents.persona2web.browser.chromium import PLAYWRIGHTS, ChromiumDriver, find_chromium
 from pwagents.persona2web.browser.driver import (
@@ -175,16 +175,6 @@ def test_no_text_passes_for_an_element(title, extra):
         rows = observe(page(html), architecture).splitlines()
         assert re.fullmatch(r"\[1\](?: link|<a>).*", rows[1])
         assert "".join(rows).count("[") == 1 and len(rows) <= 3
-
-
-def test_pages_are_read_alike_in_both_forms(web):
-    driver = HtmlDriver(web)
-    driver.begin(web.begin(), "http://wayfarely.test/search?in=flights")
-    occam, indexed = (read_page(Visit(driver, form).observe()) for form in FORMS_OF_PAGES)
-    assert occam.host == indexed.host == "wayfarely.test" and occam.params == {"in": "flights"}
-    for role in ("link", "button", "radio"):
-        rows = [[(x.number, x.name, x.on) for x in each.lines if x.role == role] for each in (occam, indexed)]
-        assert rows[0] == rows[1] != []
 
 
 # --- actions ---

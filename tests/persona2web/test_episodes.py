@@ -1,24 +1,19 @@
 """Oracle, chance and the offline agent on the local web, kept and scored by the project's runner."""
 
-import json
-import os
-import time
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from pwagents.errors import NotEvaluableError
-from pwagents.persona2web.agents.episode import CODE, Condition, Played, WebEpisode, run_condition
+from pwagents.persona2web.agents.episode import CODE, Condition, Played, run_condition
 from pwagents.persona2web.agents.offline import OfflineAgent, oracle
 from pwagents.persona2web.agents.recall import telling_texts, train_readers
 from pwagents.persona2web.judge.scores import scores_frame
 from pwagents.persona2web.site.web import LocalWeb
 from pwagents.persona2web.world.domains import make_sites
-from pwagents.persona2web.world.types import Goal, MemoryStep, WebStep, WebTask, WebTrajectory
-from pwagents.store import episodes
+from pwagents.persona2web.world.types import WebStep
 
-from ..processes import begin, kill
 from .worlds import make_world
 
 
@@ -154,49 +149,3 @@ def test_a_reader_of_new_phrases_learned_from_no_record_that_it_is_tested_on(wor
         groups[history.person.group].append(history)
     both = set.intersection(*({*telling_texts(histories)} for histories in groups.values()))
     assert both and not both & {*seen}
-
-
-N_TASKS = 40
-
-
-def play_slowly(store, calls):
-    """The run that is killed; ``calls`` gets a line an episode."""
-    called = os.open(calls, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    goal = Goal(domain="flights", host="a.test", operation="booking", stated={}, masked={"seat": "window"})
-    texts = {0: "Book", 1: "Book", 2: "Book"}
-    tasks = [WebTask(task_id=f"t{i}", user_id="u", now=1, texts=texts, goal=goal) for i in range(N_TASKS)]
-    steps = (
-        MemoryStep(query="seat", retrieved=("e1",), answer="window"),
-        WebStep(observation="a page " * 2_000, action="click [1]"),
-    )
-
-    def solve(task):
-        os.write(called, f"{task.task_id}\n".encode())
-        time.sleep(0.005)
-        where = {"level": 2, "scheme": "on_demand", "architecture": "occam"}
-        return WebTrajectory(task_id=task.task_id, steps=steps, **where)
-
-    episodes(store, tasks, solve, {"code": []}, method="m", workers=2, record=WebEpisode)
-
-
-def test_sigkill_loses_no_episode_and_repeats_none(tmp_path):
-    store, calls = tmp_path / "web.jsonl", tmp_path / "calls"
-    process = begin(play_slowly, store, calls)
-    while not store.exists() or store.read_bytes().count(b"\n") < 10:
-        assert process.exitcode is None
-        time.sleep(0.001)
-    kill(process)
-    content = store.read_bytes()
-    kept = content[: content.rfind(b"\n") + 1]
-    finished = {json.loads(line)["task_id"] for line in kept.splitlines()}
-    before = calls.read_text().split()
-    assert 10 <= len(finished) < N_TASKS
-
-    last = begin(play_slowly, store, calls)
-    last.join(timeout=200)
-    assert last.exitcode == 0
-    assert store.read_bytes().startswith(kept)
-    stored = [json.loads(line)["task_id"] for line in store.read_bytes().splitlines()]
-    assert sorted(stored) == sorted(f"t{i}" for i in range(N_TASKS))
-    again = calls.read_text().split()[len(before) :]
-    assert not finished & set(again)

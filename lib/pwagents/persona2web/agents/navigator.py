@@ -252,7 +252,9 @@ class Navigator:
 
     def _take(self, page: PageText) -> Move:
         """On the results: end a search, open an item, or put it beside others."""
-        items = _items(page, self.plan.domain)
+        labels = tuple(f"{label}: " for facet in self.plan.domain.facets for label in facet.labels)
+        pairs = zip(page.lines, page.lines[1:], strict=False)  # a link to an item, a row of its values
+        items = [a for a, b in pairs if a.role == "link" and b.role == "text" and b.name.startswith(labels)]
         if self.plan.operation == "search":
             return Move((), "These results are what the task asks for.", "The results are listed.")
         if self.plan.title:
@@ -302,13 +304,6 @@ def _means(name: str, value: Value) -> bool:
     number = re.search(r"\d[\d,]*(?:\.\d+)?", name)
     is_limit = re.match(r"Up to|.* or more$", name) is not None
     return bool(number) and is_limit and float(number[0].replace(",", "")) == value
-
-
-def _items(page: PageText, domain: Domain) -> list[Line]:
-    """Return the links to items: those that are followed by a row of the item's values."""
-    labels = tuple(f"{label}: " for facet in domain.facets for label in facet.labels)
-    pairs = zip(page.lines, page.lines[1:], strict=False)
-    return [a for a, b in pairs if a.role == "link" and b.role == "text" and b.name.startswith(labels)]
 
 
 def _count(page: PageText, name: str) -> int:

@@ -142,24 +142,22 @@ class Driver:
         raise ActionError(f"the page did not come within {WAIT_S:g} seconds")
 
 
+@dataclass(eq=False)
 class HtmlDriver(Driver):
     """Visits pages of ``web`` without a browser."""
 
+    web: LocalWeb
     kind = "html"
-
-    def __init__(self, web: LocalWeb):
-        self.web = web
 
     def __reduce__(self) -> tuple:
         """Return another driver, with no page open, for another process."""
         return HtmlDriver, (self.web,)
 
-    def _load(self, url: str) -> None:
-        self._request("GET", url, dict(parse_qsl(urlsplit(url).query, keep_blank_values=True)))
-
-    def _request(self, method: str, url: str, params: dict[str, str]) -> None:
+    def _load(self, url: str, form: dict[str, str] | None = None) -> None:
+        """Open an address, or send a form to it."""
         parts = urlsplit(url)
-        path = unquote(parts.path) or "/"
+        path, method = unquote(parts.path) or "/", "GET" if form is None else "POST"
+        params = dict(parse_qsl(parts.query, keep_blank_values=True)) if form is None else form
         reply = self.web.handle(self.session.session_id, method, parts.hostname, path, params)
         if reply.delay_s > WAIT_S:
             self._late()
@@ -210,7 +208,7 @@ class HtmlDriver(Driver):
                 fields[name] = element.get("value", "on")
         url = urljoin(self.page.url, button.get("formaction") or form.get("action", ""))
         if form.get("method") == "post":
-            self._request("POST", url, fields)
+            self._load(url, fields)
         else:  # as a browser puts fields into an address
             pairs = (f"{quote_plus(k, safe='*')}={quote_plus(v, safe='*')}" for k, v in fields.items())
             self._load(f"{url.split('?')[0]}?{'&'.join(pairs).replace('~', '%7E')}")

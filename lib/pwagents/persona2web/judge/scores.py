@@ -66,8 +66,12 @@ def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth) -> Scores:
     ids = {event for step in trajectory.steps if step.kind == "memory" for event in step.retrieved}
 
     def retrieval(facets: Iterable[str]) -> Score:
-        keys = [(task.user_id, goal.domain, facet) for facet in facets]
-        return overall([support_score(ids, truth.support.get(key, frozenset())) for key in keys])
+        scores: list[Score] = []
+        for facet in facets:  # 1 for three supporting records or more (all, if fewer), 1/2 for some
+            support = truth.support.get((task.user_id, goal.domain, facet), frozenset())
+            hits = len(ids & support)
+            scores.append(1.0 if hits and hits >= min(ENOUGH, len(support)) else 0.5 if hits else 0.0)
+        return overall(scores)
 
     return Scores(
         website_retrieval=retrieval([WEBSITE]) if WEBSITE in left_out else None,
@@ -77,12 +81,6 @@ def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth) -> Scores:
         intent=intent_score(task, trajectory),
         reached=trajectory.reached,
     )
-
-
-def support_score(found: set[str], support: frozenset[str]) -> Score:
-    """Return 1 for three supporting records or more (all, if there are fewer), 1/2 for some, else 0."""
-    hits = len(found & support)
-    return 1.0 if hits >= min(ENOUGH, len(support)) and hits else 0.5 if hits else 0.0
 
 
 def uses(requests: Iterable[Request], goal: Goal) -> list[Request]:

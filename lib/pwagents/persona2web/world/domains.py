@@ -28,6 +28,7 @@ def domains() -> dict[str, Domain]:
     return {name: _domain(name, entry) for name, entry in _file()["domains"].items()}
 
 
+@cache
 def site_kinds() -> dict[str, tuple[str, str, str]]:
     """Return by host the name, template and skin of each site."""
     return {host: tuple(kind) for host, kind in _file()["sites"].items()}
