@@ -64,12 +64,17 @@ class Played:
     rewritten: str = ""
 
     def left(self, architecture: Architecture, scheme: Scheme) -> int:
-        """Return the steps that are left of :func:`most_steps`."""
-        queries = 0
-        if scheme == "pre_execution":  # looks before the first page, as many as are allowed, are no steps
-            before = itertools.takewhile(lambda step: step.kind == "memory", self.steps)
-            queries = min(len([*before]), MOST_QUERIES)
-        return most_steps(architecture, scheme, queries) - (len(self.steps) - queries)
+        """Return how many steps are left, by the settings published with the paper.
+
+        On demand, a look into the history is a step. Before execution it is none, up to the number that is
+        allowed, but Browser-Use (indexed) has one step less for each. (A comment in its settings counts these
+        from 25, the setting itself from 20.)
+        """
+        if scheme != "pre_execution":
+            return (25 if scheme == "on_demand" or architecture == "indexed" else 20) - len(self.steps)
+        before = itertools.takewhile(lambda step: step.kind == "memory", self.steps)
+        queries = min(len([*before]), MOST_QUERIES)
+        return 20 - (queries if architecture == "indexed" else 0) - (len(self.steps) - queries)
 
 
 Agent = Callable[[Brief, Visit], Played]
@@ -92,17 +97,6 @@ class Condition:
     faults: float = 0.0
     sample: int = 0
     edition: int = 0
-
-
-def most_steps(architecture: Architecture, scheme: Scheme, queries: int = 0) -> int:
-    """Return the steps an agent may take, as the settings published with the paper have them.
-
-    On demand, a look into the history is a step; before execution it is none, but Browser-Use (indexed) has
-    one step less for each. (A comment in its settings counts these from 25, the setting itself from 20.)
-    """
-    if scheme == "pre_execution":
-        return 20 - (queries if architecture == "indexed" else 0)
-    return 25 if scheme == "on_demand" or architecture == "indexed" else 20
 
 
 def run_episode(

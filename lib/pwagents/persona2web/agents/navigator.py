@@ -53,28 +53,28 @@ class PageText:
 def read_page(observation: str) -> PageText:
     """Read an observation; what it does not understand is taken for text."""
     head, *rows = observation.split("\n")
+    lines = []
+    for row in rows:
+        if found := _INDEXED.match(row):
+            number, tag, attributes, text = found.groups()
+            kind = re.search(r'type="(radio|checkbox)"', attributes)
+            role = _TAGS.get(tag) or (kind[1] if kind else "textbox")
+            name, options = unescape(text), ()
+            if role == "combobox" and ": " in name:
+                name, listed = name.split(": ", 1)
+                options = tuple(listed.split(" | "))
+            value = re.search(r'value="([^"]*)"', attributes)
+            on = bool(re.search(r'\b(checked|current)="true"', attributes))
+            lines.append(Line(number, role, name, on, options, unescape(value[1]) if value else ""))
+        elif found := _OCCAM.match(row):
+            number, role, name, properties = found.groups("")
+            lines.append(Line(number, role, name, bool(_ON.search(properties))))
+        else:
+            lines.append(Line("", "text", unescape(row.strip())))
     found = _HEAD.match(head)
     parts = urlsplit(found[2] if found else "")
     params = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    return PageText(parts.hostname or "", parts.path or "/", params, tuple(_line(row) for row in rows))
-
-
-def _line(row: str) -> Line:
-    if found := _INDEXED.match(row):
-        number, tag, attributes, text = found.groups()
-        kind = re.search(r'type="(\w+)"', attributes)
-        role = _TAGS.get(tag) or (kind[1] if kind and kind[1] in ("radio", "checkbox") else "textbox")
-        name, options = unescape(text), ()
-        if role == "combobox" and ": " in name:
-            name, listed = name.split(": ", 1)
-            options = tuple(listed.split(" | "))
-        value = re.search(r'value="([^"]*)"', attributes)
-        on = bool(re.search(r'\b(checked|current)="true"', attributes))
-        return Line(number, role, name, on, options, unescape(value[1]) if value else "")
-    if found := _OCCAM.match(row):
-        number, role, name, properties = found.groups("")
-        return Line(number, role, name, bool(_ON.search(properties)))
-    return Line("", "text", unescape(row.strip()))
+    return PageText(parts.hostname or "", parts.path or "/", params, tuple(lines))
 
 
 PATIENCE = 3  # the same page and the same action again, before the plan is given up
@@ -112,7 +112,9 @@ class Move:
 
 def _click(line: Line | None, reason: str) -> Move:
     """Return a click on a row; going back if there is none."""
-    return Move((f"click [{line.number}]",) if line else ("go_back",), reason)
+    if line is None:
+        return Move(("go_back",), "This page does not help; I go back.")
+    return Move((f"click [{line.number}]",), reason)
 
 
 @dataclass
@@ -137,29 +139,28 @@ class Navigator:
 
     def next(self, observation: str) -> Move:
         """Return what to do on this page."""
-        move = self._next(read_page(observation))
+        page = read_page(observation)
+        missing, listed = self._missing(page), page.path == "/search" and page.params.get("in")
+        if any(line.name == "Please try again" for line in page.lines):
+            move = Move(("go_back",), "The page failed; once more.")
+        elif page.host != self.plan.host:
+            move = self._to_site(page)
+        elif done := self._ended(page):
+            move = done
+        elif page.path == "/choose" or (listed and missing):
+            move = self._filter(page, missing)
+        elif listed:
+            move = self._take(page)
+        elif page.path.startswith(("/item/", "/book/")) and self._taken:
+            move = self._operate(page)
+        else:
+            department = page.find("link", re.escape(self.plan.domain.name) + "$")
+            move = _click(department, f"I look at {self.plan.domain.name}.")
         key = (observation, *move.actions)
         self._tries[key] += 1
         if move.actions and self._tries[key] > PATIENCE:
             return Move((), "This leads nowhere; I stop.")
         return move
-
-    def _next(self, page: PageText) -> Move:
-        plan = self.plan
-        if any(line.name == "Please try again" for line in page.lines):
-            return Move(("go_back",), "The page failed; once more.")
-        if page.host != plan.host:
-            return self._to_site(page)
-        if done := self._ended(page):
-            return done
-        missing = self._missing(page)
-        if page.path == "/choose" or (page.path == "/search" and missing):
-            return self._filter(page, missing)
-        if page.path == "/search" and page.params.get("in"):
-            return self._take(page)
-        if page.path.startswith(("/item/", "/book/")) and self._taken:
-            return self._operate(page)
-        return self._to_department(page)
 
     def _to_site(self, page: PageText) -> Move:
         """Follow the portal's link to the site: the last one before the row that names its address."""
@@ -171,11 +172,6 @@ class Navigator:
                 why = self.plan.why.get("website", "it offers this")
                 return _click(link, f"I go to {link.name} ({self.plan.host}): {why}.")
         return _click(page.find("link", "All websites$"), "I look for the website.")
-
-    def _to_department(self, page: PageText) -> Move:
-        link = page.find("link", re.escape(self.plan.domain.name) + "$")
-        why = f"I look at {self.plan.domain.name}." if link else "This page does not help; I go back."
-        return _click(link, why)
 
     # --- filters ---
 
@@ -221,8 +217,6 @@ class Navigator:
                     return _click(tab, f"I open the choices for {label}.")
         if door := page.find("link", _OPEN_FILTERS):
             return _click(door, "I open the filters.")
-        if not page.params.get("in"):
-            return self._to_department(page)
         self._given_up |= {facet.name for facet in missing}
         return self._take(page)
 
