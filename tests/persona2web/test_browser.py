@@ -432,7 +432,7 @@ def test_nothing_leaves_the_machine_and_a_visit_is_kept_for_the_viewer(web, port
     assert connected == {f"127.0.0.1:{port}"}
     assert not any(kind == "UDP_BYTES_SENT" for kind, _ in events)
     kept = {folder.name: sorted(path.name for path in folder.iterdir()) for folder in shots.iterdir()}
-    assert kept == {"000": ["000.png", "001.png", "trace.zip"]}
+    assert kept == {"000": [*(f"00{n}.png" for n in range(4)), "trace.zip"]}
 
 
 def test_a_visit_keeps_nothing_of_the_one_before_also_beside_an_asyncio_loop(chromium, web):

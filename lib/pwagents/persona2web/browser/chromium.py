@@ -20,9 +20,10 @@ from lxml.html import HtmlElement
 
 from pwagents.errors import InfrastructureError, StaysHere
 from pwagents.persona2web.browser import driver
-from pwagents.persona2web.browser.driver import Driver
+from pwagents.persona2web.browser.driver import START, Driver
 from pwagents.persona2web.browser.page import LIVE, Node, Page
 from pwagents.persona2web.site.serve import VISIT_HEADER
+from pwagents.persona2web.site.web import WebSession
 
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 PLAYWRIGHTS = "the one that playwright install brought"
@@ -90,7 +91,12 @@ class ChromiumDriver(Driver):
         self._run(self._close)
         self._thread.shutdown()
 
-    begin, go_to, go_back = map(_in_thread, ("begin", "go_to", "go_back"))
+    def begin(self, session: WebSession, url: str = START) -> None:
+        """Open a visit's first page, in a context of its own."""
+        self._run(self._renew, session)
+        self._run(super().begin, session, url)
+
+    go_to, go_back = _in_thread("go_to"), _in_thread("go_back")
     click, type, select = map(_in_thread, ("click", "type", "select"))
 
     # --- in the thread ---
@@ -125,7 +131,7 @@ class ChromiumDriver(Driver):
             self._playwright.stop()
             raise RuntimeError(f"{executable} does not start: {str(error).splitlines()[0]}") from None
 
-    def _begin(self) -> None:
+    def _renew(self, session: WebSession) -> None:
         self._end()
         self._context = self._browser.new_context(
             viewport={"width": 1280, "height": 900},
@@ -134,7 +140,7 @@ class ChromiumDriver(Driver):
             java_script_enabled=False,
             service_workers="block",
             accept_downloads=False,
-            extra_http_headers={VISIT_HEADER: self.session.session_id},
+            extra_http_headers={VISIT_HEADER: session.session_id},
         )
         self._context.set_default_timeout(driver.WAIT_S * 1000)
         self._tab, self._pictures = self._context.new_page(), 0
@@ -169,6 +175,7 @@ class ChromiumDriver(Driver):
                 self._context.new_cdp_session(self._tab).send("Page.stopLoading")
             self._look()
             self._late()
+        self._look()
 
     def _load(self, url: str) -> None:
         self._arrive(lambda: self._tab.goto(url, wait_until="commit"))
@@ -184,9 +191,11 @@ class ChromiumDriver(Driver):
             self._arrive(element.click)
         else:
             element.click()
+            self._look()
 
     def _fill(self, node: Node, text: str) -> None:
         self._element(node.element).fill(text)
+        self._look()
 
     def _enter(self, node: Node) -> None:
         self._arrive(lambda: self._element(node.element).press("Enter"))
@@ -194,10 +203,12 @@ class ChromiumDriver(Driver):
     def _choose(self, option: Node) -> None:
         select = option.element.getparent()
         self._element(select).select_option(index=[*select.iter("option")].index(option.element))
+        self._look()
 
     def _look(self) -> None:
         found = self._tab.evaluate(LIVE)
         self.page = Page(found["url"], found["status"], self._tab.content(), found["is_html"])
+        self.site_fault |= self.page.status >= 500
         if self.record:
             self._tab.screenshot(path=self._folder / f"{self._pictures:03d}.png", full_page=True)
             self._pictures += 1

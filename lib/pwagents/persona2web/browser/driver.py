@@ -30,9 +30,8 @@ class ActionError(ValueError):
 class Driver:
     """What both drivers share.
 
-    Each has methods of its own to open an address (``_load``), to click, fill
-    in, press Enter and choose an option (``_click``, ``_fill``, ``_enter``, ``_choose``), and to read the
-    page that is open into ``page`` (``_look``).
+    Each has methods of its own to open an address (``_load``), to click, fill in, press Enter and choose an
+    option (``_click``, ``_fill``, ``_enter``, ``_choose``), all of which leave ``page`` as it is then.
 
     Attributes:
         session: of the server, whose pages are visited; only judges read its state and log.
@@ -46,15 +45,10 @@ class Driver:
     def begin(self, session: WebSession, url: str = START) -> None:
         """Open a visit's first page, with nothing kept of the visit before."""
         self.session, self.site_fault, self._past, self.page = session, False, [], None
-        self._begin()
         try:
             self._load(url)
         except ActionError as error:
             raise InfrastructureError(f"{url}: {error}") from None
-        self._read()
-
-    def _begin(self) -> None:
-        """Prepare a visit, in a driver that has anything to prepare."""
 
     def go_to(self, url: str) -> None:
         """Open an address; ``http://`` may be left out. Both drivers are given the same form of it."""
@@ -83,7 +77,6 @@ class Driver:
         node = self._node(element_id)
         if node.role == "option":
             self._choose(node)
-            self._read()
         elif node.role in ("textbox", "searchbox", "combobox"):
             raise ActionError(
                 f"{node.role} {element_id} is not for clicking: write into it or choose from it"
@@ -98,9 +91,7 @@ class Driver:
             raise ActionError(f"{node.role} {element_id} takes no text")
         self._fill(node, " ".join(text.split()))
         if enter:
-            self._move(lambda: self._enter(node))
-        else:
-            self._read()
+            self._move(lambda: self._enter(self.page.elements[element_id]))
 
     def select(self, element_id: int, text: str) -> None:
         """Choose the option with this text from a list."""
@@ -111,7 +102,6 @@ class Driver:
         for option in node.children:
             if option.name.casefold() == wanted:
                 self._choose(option)
-                self._read()
                 return
         names = ", ".join(option.name for option in node.children)
         raise ActionError(f"{element_id} has no option {text!r}; it has: {names}")
@@ -124,17 +114,11 @@ class Driver:
     def _move(self, action) -> None:
         before = self.page.url
         action()
-        self._read()
         if not self.page.is_html:
             self._load(before)
-            self._read()
             raise ActionError(f"that address is no page; {before} is open again")
         if self.page.url != before:
             self._past.append(before)
-
-    def _read(self) -> None:
-        self._look()
-        self.site_fault |= self.page.status >= 500
 
     def _late(self) -> None:
         """Say that a page did not come in time."""
@@ -165,6 +149,7 @@ class HtmlDriver(Driver):
             self._load(urljoin(url, reply.location))
         else:
             self.page = Page(url, reply.status, reply.body, reply.media_type == "text/html")
+            self.site_fault |= reply.status >= 500
 
     def _click(self, node: Node) -> None:
         element = node.element
@@ -174,13 +159,16 @@ class HtmlDriver(Driver):
             self._submit(element)
         elif node.role == "checkbox":
             element.checked = not element.checked
+            self.page.read()
         elif node.role == "radio":
             for other in next(element.iterancestors("form")).iter("input"):
                 if other.get("name") == element.get("name"):
                     other.checked = other is element
+            self.page.read()
 
     def _fill(self, node: Node, text: str) -> None:
         node.element.set("value", text)
+        self.page.read()
 
     def _enter(self, node: Node) -> None:
         form = next(node.element.iterancestors("form"))
@@ -190,6 +178,7 @@ class HtmlDriver(Driver):
         for other in option.element.getparent().iter("option"):
             other.attrib.pop("selected", None)
         option.element.set("selected", "")
+        self.page.read()
 
     def _submit(self, button: HtmlElement) -> None:
         form, fields = next(button.iterancestors("form")), {}
@@ -212,9 +201,6 @@ class HtmlDriver(Driver):
         else:  # as a browser puts fields into an address
             pairs = (f"{quote_plus(k, safe='*')}={quote_plus(v, safe='*')}" for k, v in fields.items())
             self._load(f"{url.split('?')[0]}?{'&'.join(pairs).replace('~', '%7E')}")
-
-    def _look(self) -> None:
-        self.page.read()
 
 
 # --- actions as text ---------------------------------------------------------------------------------------

@@ -56,7 +56,8 @@ _LIFTED = {"list", "listitem", "paragraph", "page", "row", "article"} | _CELLS
 class Node:
     """A part of a page as assistive software sees it; "text" is the role of what is only read.
 
-    ``id`` counts the interactive nodes of the page; it is None of any other.
+    ``id`` counts the interactive nodes of the page; it is None of any other. ``is_passive``: nothing in it
+    can be acted on.
     """
 
     role: str
@@ -65,6 +66,7 @@ class Node:
     properties: dict[str, str | bool] = field(default_factory=dict)
     children: list["Node"] = field(default_factory=list)
     id: int | None = None
+    is_passive: bool = True
 
 
 class Page:
@@ -84,7 +86,7 @@ class Page:
             control = by_id.get(label.get("for", ""))
             control = next(label.iter("input", "select"), None) if control is None else control
             if control is not None:
-                self._labels[control] = read_text(label)
+                self._labels[control] = _text(label)
         self.elements: dict[int, Node] = {}
         self.root = Node("page", self.title, self.body, children=self._children(self.body))
         ahead = [self.root]
@@ -118,24 +120,35 @@ class Page:
                 if not names_another:
                     yield text
             elif role := _role(child):
-                node = Node(role, self._name(child, role), child, _properties(child, role))
-                node.children = self._children(child)
-                if role in _NAMED_BY_CONTENT and not _has_controls(node):
-                    node.children = []  # what it holds is its name
-                yield node
+                yield self._node(child, role)
             elif child.tag in _INLINE:
                 yield from self._parts(child)
             else:
                 yield from (None, *self._parts(child), None)
 
-    def _name(self, element: HtmlElement, role: str) -> str:
-        if label := " ".join(element.get("aria-label", "").split()):
-            return label
-        if element in self._labels:
-            return self._labels[element]
-        if role in ("group", "table"):
-            return next((read_text(each) for each in element if each.tag in ("legend", "caption")), "")
-        return read_text(element) if role in _NAMED_BY_CONTENT else element.get("placeholder", "")
+    def _node(self, element: HtmlElement, role: str) -> Node:
+        """Return an element as a node, with its name, its properties and what it holds."""
+        name = element.get("aria-label", "").strip() or self._labels.get(element)
+        if name is None and role in ("group", "table"):
+            name = next((_text(each) for each in element if each.tag in ("legend", "caption")), "")
+        elif name is None:
+            name = _text(element) if role in _NAMED_BY_CONTENT else element.get("placeholder", "")
+        properties: dict[str, str | bool] = {}
+        if role in ("textbox", "searchbox"):
+            properties["value"] = element.get("value", "")
+        elif role == "combobox":
+            properties["value"] = " ".join(_text(chosen_option(element)).split())
+        elif role in ("radio", "checkbox") and "checked" in element.attrib:
+            properties["checked"] = True
+        elif role == "option" and chosen_option(element.getparent()) is element:
+            properties["selected"] = True
+        elif element.get("aria-current") == "true":
+            properties["current"] = True
+        children = self._children(element)
+        is_passive = all(child.is_passive and child.role not in INTERACTIVE for child in children)
+        if role in _NAMED_BY_CONTENT and is_passive:
+            children = []  # what it holds is its name
+        return Node(role, " ".join(name.split()), element, properties, children, is_passive=is_passive)
 
 
 def _pieces(element: HtmlElement) -> Iterator[tuple[str, HtmlElement | None]]:
@@ -164,30 +177,14 @@ def _role(element: HtmlElement) -> str:
     return _ROLES.get(tag, "")
 
 
-def _properties(element: HtmlElement, role: str) -> dict[str, str | bool]:
-    if role in ("textbox", "searchbox"):
-        return {"value": element.get("value", "")}
-    if role == "combobox":
-        return {"value": read_text(chosen_option(element))}
-    if role in ("radio", "checkbox") and "checked" in element.attrib:
-        return {"checked": True}
-    if role == "option" and chosen_option(element.getparent()) is element:
-        return {"selected": True}
-    return {"current": True} if element.get("aria-current") == "true" else {}
-
-
 def chosen_option(select: HtmlElement) -> HtmlElement:
     """Return the option that a list holds: the last one that is selected, or else the first."""
     options = [*select.iter("option")]
     return next((option for option in reversed(options) if "selected" in option.attrib), options[0])
 
 
-def read_text(element: HtmlElement) -> str:
-    """Return the text that is read inside an element, in one line."""
-    return " ".join(_text(element).split())
-
-
 def _text(element: HtmlElement) -> str:
+    """Return the text that is read inside an element, with the spaces it has in the HTML."""
     parts = []
     for text, child in _pieces(element):
         if child is None:
@@ -195,11 +192,6 @@ def _text(element: HtmlElement) -> str:
         elif child.tag not in ("input", "select"):
             parts.append(_text(child) if child.tag in _INLINE else f" {_text(child)} ")
     return "".join(parts)
-
-
-def _has_controls(node: Node) -> bool:
-    """Return whether a node holds anything that can be acted on."""
-    return any(child.role in INTERACTIVE or _has_controls(child) for child in node.children)
 
 
 # --- a page as text ----------------------------------------------------------------------------------------
@@ -215,18 +207,16 @@ def observe(page: Page, architecture: Architecture) -> str:
     rows = [*(_occam(page.root, 0) if architecture == "occam" else _indexed(page.root))]
     if len(rows) >= MAX_ROWS:
         rows = [*rows[: MAX_ROWS - 2], f"({len(rows) - (MAX_ROWS - 2)} more rows are not shown)"]
-    return "\n".join([f"page {_quoted(page.title)} {_safe(page.url)}", *rows])
+    return "\n".join([f"page {_safe(page.title, quoted=True)} {_safe(page.url)}", *rows])
 
 
-def _safe(text: str, escaped: bool = False) -> str:
+def _safe(text: str, escaped: bool = False, quoted: bool = False) -> str:
     """Return a page's own text in one line, without brackets and characters that are not seen."""
     seen = "".join(char for char in " ".join(text.split()) if char.isprintable())
     seen = seen.replace("[", "(").replace("]", ")")
-    return seen.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") if escaped else seen
-
-
-def _quoted(text: str) -> str:
-    return '"' + _safe(text).replace('"', "'") + '"'
+    if escaped:
+        seen = seen.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return '"' + seen.replace('"', "'") + '"' if quoted else seen
 
 
 def _occam(node: Node, depth: int) -> Iterator[str]:
@@ -237,13 +227,14 @@ def _occam(node: Node, depth: int) -> Iterator[str]:
     for child in node.children:
         repeats = child.id is None and len(child.children) == 1 and child.children[0].name == child.name
         if (line := _one_line(child)) is not None:
-            yield f"{'  ' * depth}text {_quoted(line)}"
+            yield f"{'  ' * depth}text {_safe(line, quoted=True)}"
         elif child.role in _LIFTED or repeats:  # a heading around a link repeats it
             yield from _occam(child, depth)
         else:
             mark = f"[{child.id}] " if child.id is not None else ""
-            name = f" {_quoted(child.name)}" if child.name else ""
-            holds = [k if v is True else f"{k}: {_quoted(v)}" for k, v in child.properties.items() if v]
+            name = f" {_safe(child.name, quoted=True)}" if child.name else ""
+            said = {k: v if v is True else _safe(v, quoted=True) for k, v in child.properties.items() if v}
+            holds = [k if v is True else f"{k}: {v}" for k, v in said.items()]
             yield f"{'  ' * depth}{mark}{child.role}{name}" + (f" ({', '.join(holds)})" if holds else "")
             yield from _occam(child, depth + 1)
 
@@ -262,26 +253,22 @@ def _indexed(node: Node) -> Iterator[str]:
     """Yield elements to act on, each with its number, and the texts between them, as Browser-Use reads it."""
     for child in node.children:
         if child.id is not None:
-            yield _indexed_row(child)
+            element, text = child.element, _safe(child.name, escaped=True)
+            attrs = {name: element.get(name) for name in ("type", "name") if name in element.attrib}
+            if element.tag == "input":
+                usual = "on" if element.get("type") in ("radio", "checkbox") else ""
+                attrs["value"] = element.get("value", usual)
+            if "placeholder" in element.attrib:
+                attrs["placeholder"] = element.get("placeholder")
+            attrs |= {name: "true" for name, value in child.properties.items() if value is True}
+            if child.role == "combobox":
+                attrs["value"] = child.properties["value"]
+                text += ": " + " | ".join(_safe(option.name, escaped=True) for option in child.children)
+            written = (f" {k}={_safe(v, escaped=True, quoted=True)}" for k, v in attrs.items())
+            yield f"[{child.id}]<{element.tag}{''.join(written)}>{text}</{element.tag}>"
         elif child.role in ({"text", "heading"} | _CELLS) and not child.children:
             yield _safe(child.name, escaped=True)
         else:
             if child.name and child.role in ("group", "table"):
                 yield _safe(child.name, escaped=True)
             yield from _indexed(child)
-
-
-def _indexed_row(node: Node) -> str:
-    element, text = node.element, _safe(node.name, escaped=True)
-    attrs = {name: element.get(name) for name in ("type", "name") if name in element.attrib}
-    if element.tag == "input":
-        attrs["value"] = element.get("value", "on" if element.get("type") in ("radio", "checkbox") else "")
-    if "placeholder" in element.attrib:
-        attrs["placeholder"] = element.get("placeholder")
-    attrs |= {name: "true" for name, value in node.properties.items() if value is True}
-    if node.role == "combobox":
-        attrs["value"] = node.properties["value"]
-        text += ": " + " | ".join(_safe(option.name, escaped=True) for option in node.children)
-    pairs = {name: _safe(value, escaped=True).replace('"', "'") for name, value in attrs.items()}
-    written = "".join(f' {name}="{value}"' for name, value in pairs.items())
-    return f"[{node.id}]<{element.tag}{written}>{text}</{element.tag}>"
