@@ -64,57 +64,54 @@ def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth) -> Scores:
     """Score by the truth: retrieval by ids, utilization by the log, intent by the session's state."""
     goal, requests, left_out = task.goal, trajectory.requests, task.left_out(trajectory.level)
     ids = {event for step in trajectory.steps if step.kind == "memory" for event in step.retrieved}
-
-    def retrieval(facets: Iterable[str]) -> Score:
-        scores: list[Score] = []
-        for facet in facets:  # 1 for three supporting records or more (all, if fewer), 1/2 for some
-            support = truth.support.get((task.user_id, goal.domain, facet), frozenset())
-            hits = len(ids & support)
-            scores.append(1.0 if hits and hits >= min(ENOUGH, len(support)) else 0.5 if hits else 0.0)
-        return overall(scores)
-
+    found: dict[str, Score] = {}
+    for facet in left_out:  # 1 for three supporting records or more (all, if fewer), 1/2 for some
+        support = truth.support.get((task.user_id, goal.domain, facet), frozenset())
+        hits = len(ids & support)
+        found[facet] = 1.0 if hits and hits >= min(ENOUGH, len(support)) else 0.5 if hits else 0.0
+    masked = [found[facet] for facet in goal.masked if facet in found]
     return Scores(
-        website_retrieval=retrieval([WEBSITE]) if WEBSITE in left_out else None,
+        website_retrieval=found.get(WEBSITE),
         website_utilization=website_score(requests, goal),
-        preference_retrieval=retrieval(goal.masked) if {*goal.masked} & left_out else None,
-        preference_utilization=preference_score(uses(requests, goal), goal.masked),
+        preference_retrieval=overall(masked) if masked else None,
+        preference_utilization=preference_score(requests, goal, goal.masked),
         intent=intent_score(task, trajectory),
         reached=trajectory.reached,
     )
 
 
-def uses(requests: Iterable[Request], goal: Goal) -> list[Request]:
-    """Return the requests that use what is known, on any site of the goal's sub-domain.
+def uses(requests: Iterable[Request], goal: Goal) -> list[tuple[Request, str]]:
+    """Return the requests that use what is known, on any site of the sub-domain, each with its search words.
 
     These are filters, searches and operations that did not fail; what was typed into the portal is none.
     """
-    return [
-        request
-        for request in requests
-        if request.status < 400
-        and request.domain == goal.domain
-        and (request.applied or request.operation or _words(request))
-    ]
+    found = []
+    for request in requests:
+        words = request.params.get("q", "") if request.path.strip("/") == "search" else ""
+        uses_any = request.applied or request.operation or words
+        if uses_any and request.status < 400 and request.domain == goal.domain:
+            found.append((request, words))
+    return found
 
 
 def website_score(requests: Sequence[Request], goal: Goal) -> Score:
     """Return 1 if constraints and operations began and ended on the right site; 1/2 where it was seen."""
-    hosts = [request.host for request in uses(requests, goal)]
+    hosts = [request.host for request, _ in uses(requests, goal)]
     if hosts and hosts[0] == hosts[-1] == goal.host:
         return 1.0
     return 0.5 if any(request.host == goal.host and request.status < 400 for request in requests) else 0.0
 
 
-def preference_score(used: Iterable[Request], values: Mapping[str, Value]) -> Score:
+def preference_score(requests: Iterable[Request], goal: Goal, values: Mapping[str, Value]) -> Score:
     """Return 1 if all values were applied, as filters or in a search; an item that merely fits counts 0.
 
     Of several values tried for a facet the last one counts.
     """
     last: dict[str, Value] = {}
     searches = []
-    for request in used:
+    for request, words in uses(requests, goal):
         last |= request.applied
-        searches.append(_words(request))
+        searches.append(words)
     return overall(
         [
             float(last[facet] == value if facet in last else any(names_value(s, value) for s in searches))
@@ -136,17 +133,13 @@ def intent_score(task: WebTask, trajectory: WebTrajectory) -> Score:
         request.status < 400 and request.host != PORTAL for request in requests[faults[-1] :]
     ):
         return 0.0
-    before = uses(requests[: faults[-1]], task.goal)
-    return 0.5 if preference_score(before, task.goal.stated) == 1 else 0.0
+    before, goal = requests[: faults[-1]], task.goal
+    return 0.5 if preference_score(before, goal, goal.stated) == 1 else 0.0
 
 
 def overall(scores: Sequence[Score]) -> Score:
     """Return 1 if all are 1, 0 if all are 0, else 1/2. Nothing to score is 1."""
     return 1.0 if all(s == 1 for s in scores) else 0.0 if all(s == 0 for s in scores) else 0.5
-
-
-def _words(request: Request) -> str:
-    return request.params.get("q", "") if request.path.strip("/") == "search" else ""
 
 
 # --- as a table --------------------------------------------------------------------------------------------

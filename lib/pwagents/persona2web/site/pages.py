@@ -8,7 +8,7 @@ fields after those labels.
 
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -25,6 +25,7 @@ PAGE_SIZE = 12
 FEATURED = 2  # items of each department that a home page shows
 A_STEP = 2  # facets on one page of the skin "steps"
 MAX_WORDS = 200  # characters of a search
+SORTED = {"cap": 1, "floor": -1}  # kinds of facets that results can be sorted by: up or down
 PALETTES, PICTURES = 9, 10  # of style.css
 
 
@@ -60,6 +61,8 @@ class Call:
 
     site: Site
     session: "WebSession"  # noqa: F821 (its module imports this one)
+    state: "SiteState"  # noqa: F821
+    departments: Sequence[Domain]
     params: Mapping[str, str]
     suffix: str = ""
     domain: str = ""
@@ -67,11 +70,6 @@ class Call:
     shown: tuple[str, ...] = ()
     operation: Operation | str = ""
     item_id: str = ""
-
-    def __post_init__(self):
-        self.state = self.session.sites[self.site.host]
-        self.departments = [domains()[name] for name in self.site.domains]
-        self.operations = {operation for domain in self.departments for operation in domain.operations}
 
     def item(self, item_id: str) -> Item:
         """Return an item of the site."""
@@ -82,7 +80,7 @@ class Call:
 
     def render(self, page: str, title: str = "", **values) -> Reply:
         """Return a page of the site."""
-        shared = {"state": self.state, "domains": self.departments, "operations": self.operations}
+        shared = {"domains": self.departments}
         return Reply(200, render(page, title, self.site, self.session, self.suffix, **shared, **values))
 
     def held(self, page: str, title: str, ids: Iterable[str], **values) -> Reply:
@@ -143,7 +141,6 @@ def render(page: str, title: str, site: Site | None, session, suffix: str, **val
         "words": looks()["skins"][site.skin] if site else None,
         "state": session.sites[site.host] if site and session else None,
         "domains": (),
-        "operations": (),
         "department": None,
         "query": Query(),
     }
@@ -200,26 +197,21 @@ def facts_of(site: Site, item: Item) -> list[tuple[str, str]]:
 class Query:
     """What a visitor asked a site for: a department (sub-domain; None: all), words, wanted values by facet.
 
-    ``sort`` is a field's name, or empty for the site's own order.
+    ``sort`` is a facet of numbers, or None for the site's own order.
     """
 
     domain: Domain | None = None
     words: str = ""
     applied: Mapping[str, Value] = field(default_factory=dict)
-    sort: str = ""
+    sort: Facet | None = None
     page: int = 1
-
-    @property
-    def sortable(self) -> list[Facet]:
-        """The facets that results can be sorted by: those that are numbers."""
-        facets = self.domain.facets if self.domain else ()
-        return [facet for facet in facets if facet.kind in ("cap", "floor")]
 
     def params(self, site: Site) -> dict[str, str]:
         """Return the parameters that :func:`read_query` makes this of, but for the page."""
         named = {slug(site.labels[name]): value_text(value) for name, value in self.applied.items()}
         department = slug(self.domain.name) if self.domain else ""
-        return {"in": department, "q": self.words, "sort": self.sort} | named
+        sort = slug(site.labels[self.sort.name]) if self.sort else ""
+        return {"in": department, "q": self.words, "sort": sort} | named
 
 
 def read_query(call: Call) -> Query:
@@ -234,20 +226,22 @@ def read_query(call: Call) -> Query:
     # Of one department alone, nobody needs to name it.
     domain = departments[name] if name else call.departments[0] if len(departments) == 1 else None
     applied: dict[str, Value] = {}
+    by, sort = params.get("sort", ""), None
     for facet in domain.facets if domain else ():
         label = site.labels[facet.name]
+        if by == slug(label) and facet.kind in SORTED:
+            sort = facet
         if text := params.get(slug(label)):
             offered = {value_text(value): value for value in facet.values}
             if text not in offered:
                 raise PageError(400, f"“{text[:60]}” is no choice for {label}.")
             applied[facet.name] = offered[text]
-    sort, page = params.get("sort", ""), params.get("page", "1")
+    if by and not sort:
+        raise PageError(400, f"Results cannot be sorted by “{by[:60]}”.")
+    page = params.get("page", "1")
     if not (page.isascii() and page.isdigit() and 1 <= int(page[:6]) < 1000):
         raise PageError(400, "There is no such page of results.")
-    query = Query(domain, words, applied, sort, int(page[:6]))
-    if sort and sort not in {slug(site.labels[facet.name]) for facet in query.sortable}:
-        raise PageError(400, f"Results cannot be sorted by “{sort[:60]}”.")
-    return query
+    return Query(domain, words, applied, sort, int(page[:6]))
 
 
 def find(query: Query, site: Site) -> list[Item]:
@@ -264,10 +258,8 @@ def find(query: Query, site: Site) -> list[Item]:
             texts = [item.title, item.domain, *(v for v in item.values.values() if isinstance(v, str))]
             hits[item.item_id] = len(words & set(re.findall(r"\w+", " ".join(texts).casefold())))
         found = sorted((item for item in found if hits[item.item_id]), key=lambda item: -hits[item.item_id])
-    for facet in query.sortable if query.sort else ():
-        if query.sort == slug(site.labels[facet.name]):
-            sign = 1 if facet.kind == "cap" else -1
-            found = sorted(found, key=lambda item, name=facet.name, sign=sign: sign * item.values[name])
+    if query.sort:
+        found = sorted(found, key=lambda item: SORTED[query.sort.kind] * item.values[query.sort.name])
     return found
 
 
@@ -317,9 +309,10 @@ def _search(call: Call, _: str) -> Reply:
     call.state.listed = call.shown = tuple(item.item_id for item in shown)
     call.session.listing = site.host
     orders = [("", "Recommended")]
-    for facet in query.sortable:
-        label, end = site.labels[facet.name], "lowest" if facet.kind == "cap" else "highest"
-        orders.append((slug(label), f"{label}: {end} first"))
+    for facet in query.domain.facets if query.domain else ():
+        if facet.kind in SORTED:
+            label, end = site.labels[facet.name], "lowest" if SORTED[facet.kind] > 0 else "highest"
+            orders.append((slug(label), f"{label}: {end} first"))
     return call.render(
         "results",
         "Results",
@@ -383,7 +376,7 @@ def _remove(call: Call, operation: Operation) -> Reply:
 
 def _held(call: Call, operation: Operation) -> Reply:
     """Show what the visitor put into the cart, the drafts or the comparison."""
-    if operation not in call.operations:
+    if not any(operation in domain.operations for domain in call.departments):
         raise PageError(404, f"There is no such page at {call.site.name}.")
     held, words = call.state.held(operation), looks()["skins"][call.site.skin]
     if operation != "compare":

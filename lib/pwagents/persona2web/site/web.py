@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from pwagents.persona2web.site.pages import PAGES, Call, PageError, Reply, portal, render, style
-from pwagents.persona2web.world.domains import item_fits, names_value
+from pwagents.persona2web.world.domains import domains, item_fits, names_value
 from pwagents.persona2web.world.queries import COMPARED
 from pwagents.persona2web.world.types import PORTAL, Goal, Operation, Request, Site
 from pwagents.seeds import rng
@@ -124,13 +124,15 @@ class LocalWeb:
                         raise PageError(503, "This page is having trouble.", delay_s=wait)
                 if host not in self.sites:
                     raise PageError(404, f"There is no website called {host[:80]}.")
-                call = Call(self.sites[host], session, params, suffix)
+                site = self.sites[host]
+                departments = [domains()[name] for name in site.domains]
+                call = Call(site, session, session.sites[host], departments, params, suffix)
                 first, _, rest = path.strip("/").partition("/")
                 name = f"{first}/" if rest else first
                 if (method, name) not in PAGES:
                     if any(name == each for _, each in PAGES):
                         raise PageError(405, "This page takes no such request.")
-                    raise PageError(404, f"There is no such page at {call.site.name}.")
+                    raise PageError(404, f"There is no such page at {site.name}.")
                 page, about = PAGES[method, name]
                 reply = page(call, rest if about is None else about)
         except PageError as error:

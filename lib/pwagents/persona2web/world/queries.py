@@ -124,7 +124,16 @@ class Asked:
 def read_task(text: str) -> Asked:
     """Read a query; where it names no sub-domain that the rules know, the best guess is the first."""
     plain = " ".join(text.casefold().split())
-    domain = max(domains().values(), key=lambda each: _named(each, plain))
+    # How well it fits a sub-domain: the item's or its own name and its fact, then its facets' wordings.
+    best, domain = (-1, -1), None
+    for each in domains().values():
+        named = 2 * (holds(plain, each.item) or holds(plain, each.name))
+        named += bool(each.fact) and holds(plain, each.fact)
+        wordings = [facet.usual for facet in each.facets]
+        wordings += [facet.state(value) for facet in each.facets for value in facet.values]
+        fit = (named, sum(holds(plain, wording) for wording in wordings))
+        if fit > best:
+            best, domain = fit, each
     stated = {}
     for facet in domain.facets:
         for value in facet.values:
@@ -137,14 +146,6 @@ def read_task(text: str) -> Asked:
     verbs = (each for each, words in _VERBS if each in domain.operations and re.search(words, plain))
     usual = "search" if "search" in domain.operations else domain.operations[0]
     return Asked(domain, next(verbs, usual), max(hosts, key=len, default=""), stated, left_out)
-
-
-def _named(domain: Domain, plain: str) -> tuple[int, int]:
-    """Return how well a text fits a sub-domain: its facets' wordings, the item's or its own name."""
-    wordings = [facet.usual for facet in domain.facets]
-    wordings += [facet.state(value) for facet in domain.facets for value in facet.values]
-    named = 2 * max(holds(plain, domain.item), holds(plain, domain.name))
-    return named + (bool(domain.fact) and holds(plain, domain.fact)), sum(holds(plain, w) for w in wordings)
 
 
 def holds(plain: str, words: str) -> bool:
