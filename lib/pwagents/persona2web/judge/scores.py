@@ -70,9 +70,13 @@ def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth) -> Scores:
         hits = len(ids & support)
         found[facet] = 1.0 if hits and hits >= min(ENOUGH, len(support)) else 0.5 if hits else 0.0
     masked = [found[facet] for facet in goal.masked if facet in found]
+    # The website: 1 if constraints and operations began and ended there, 1/2 where it was merely seen.
+    hosts = [request.host for request, _ in uses(requests, goal)]
+    is_seen = any(request.host == goal.host and request.status < 400 for request in requests)
+    is_used = bool(hosts) and hosts[0] == hosts[-1] == goal.host
     return Scores(
         website_retrieval=found.get(WEBSITE),
-        website_utilization=website_score(requests, goal),
+        website_utilization=1.0 if is_used else 0.5 if is_seen else 0.0,
         preference_retrieval=overall(masked) if masked else None,
         preference_utilization=preference_score(requests, goal, goal.masked),
         intent=intent_score(task, trajectory),
@@ -92,14 +96,6 @@ def uses(requests: Iterable[Request], goal: Goal) -> list[tuple[Request, str]]:
         if uses_any and request.status < 400 and request.domain == goal.domain:
             found.append((request, words))
     return found
-
-
-def website_score(requests: Sequence[Request], goal: Goal) -> Score:
-    """Return 1 if constraints and operations began and ended on the right site; 1/2 where it was seen."""
-    hosts = [request.host for request, _ in uses(requests, goal)]
-    if hosts and hosts[0] == hosts[-1] == goal.host:
-        return 1.0
-    return 0.5 if any(request.host == goal.host and request.status < 400 for request in requests) else 0.0
 
 
 def preference_score(requests: Iterable[Request], goal: Goal, values: Mapping[str, Value]) -> Score:
