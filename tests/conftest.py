@@ -32,7 +32,7 @@ settings.load_profile("pwagents")
 
 
 # The longest first, so that no process is left alone with one of them at the end.
-LONGEST = "twice paper_preset dialogues launch transformers_serve portable make drivers readme train"
+LONGEST = "twice paper_preset dialogues launch transformers_serve portable make browser readme train"
 
 
 def pytest_collection_modifyitems(items):

@@ -12,15 +12,9 @@ from hypothesis import strategies as st
 from pwagents.persona2web.agents.episode import Played
 from pwagents.persona2web.agents.navigator import Navigator, Plan
 from pwagents.persona2web.agents.offline import walk
+from pwagents.persona2web.browser import driver as module
 from pwagents.persona2web.browser.chromium import PLAYWRIGHTS, ChromiumDriver, find_chromium
-from pwagents.persona2web.browser.driver import (
-    FORMS,
-    ActionError,
-    HtmlDriver,
-    Visit,
-    read_action,
-    split_action,
-)
+from pwagents.persona2web.browser.driver import FORMS, ActionError, HtmlDriver, Visit, read_action
 from pwagents.persona2web.browser.page import INTERACTIVE, MAX_ROWS, Page, observe
 from pwagents.persona2web.site.pages import looks
 from pwagents.persona2web.site.serve import serving
@@ -36,7 +30,13 @@ BY_TEMPLATE = {site.template: site for site in SITES.values()}
 KINDS = {site.template: site for site in reversed(SITES.values())}.values()
 LOOKS = {site.skin: site for site in (*SITES.values(), *KINDS)}.values()
 SHOWN = sorted({site.host for site in (*KINDS, *LOOKS)})
-FORMS_OF_PAGES = ("occam", "indexed")
+
+
+def begin(web):
+    """A driver without a browser, on the portal."""
+    driver = HtmlDriver(web)
+    driver.begin(web.begin())
+    return driver
 
 
 def goals(site):
@@ -65,9 +65,8 @@ class Twins:
     """Both drivers as one: every action on both, and both observations equal after it."""
 
     def __init__(self, web, chromium):
-        self.drivers = (HtmlDriver(web), chromium)
-        for driver in self.drivers:
-            driver.begin(web.begin())
+        chromium.begin(web.begin())
+        self.drivers = (begin(web), chromium)
         self.same()
 
     @property
@@ -75,10 +74,10 @@ class Twins:
         return self.drivers[0].page
 
     def same(self):
-        for architecture in FORMS_OF_PAGES:
-            ours, real = (observe(driver.page, architecture) for driver in self.drivers)
-            assert ours == real
-        assert len({driver.page.status for driver in self.drivers}) == 1
+        ours, real = (driver.page for driver in self.drivers)
+        for form in FORMS:
+            assert observe(ours, form) == observe(real, form)
+        assert (ours.status, ours.url) == (real.status, real.url)
 
     def __getattr__(self, name):
         def act(*arguments):
@@ -88,13 +87,13 @@ class Twins:
 
         return act
 
-    def refuse(self, url, message):
-        for driver in self.drivers:
-            with pytest.raises(ActionError, match=message):
-                driver.go_to(url)
-
     def named(self, name):
         return next(id for id, node in self.page.elements.items() if node.name == name)
+
+    def logs(self):
+        ours, real = (driver.session.log for driver in self.drivers)
+        assert ours == real
+        return ours
 
 
 # --- pages as text ---
@@ -111,41 +110,35 @@ FORM = """<html><head><title>Shoes &amp; more</title></head><body>
 <input type="hidden" name="h" value="1">
 <input name="q" placeholder="Words" value="a"><button>Go</button></form>
 <p hidden>never</p><p aria-hidden="true">seen</p><svg><path d="M0"/></svg></body></html>"""
-ROWS = {
-    "occam": [
-        'page "Shoes & more" http://a.test/',
-        'navigation "Main"',
-        '  [1] link "Home"',
-        '  text "anchor"',
-        '[2] link "Blue shoe"',
-        'text "Size: 9 | $20"',
-        'table "Facts"',
-        '  text "Weight | 2 kg"',
-        'group "Size"',
-        '  [3] radio "nine" (checked)',
-        '[4] combobox "Colour" (value: "blue")',
-        '  [5] option "red"',
-        '  [6] option "blue" (selected)',
-        '[7] textbox "Words" (value: "a")',
-        '[8] button "Go"',
-    ],
-    "indexed": [
-        'page "Shoes & more" http://a.test/',
-        "[1]<a>Home</a>",
-        "anchor",
-        "[2]<a>Blue shoe</a>",
-        "Size: 9",
-        "$20",
-        "Facts",
-        "Weight",
-        "2 kg",
-        "Size",
-        '[3]<input type="radio" name="s" value="9" checked="true">nine</input>',
-        '[4]<select name="c" value="blue">Colour: red | blue</select>',
-        '[7]<input name="q" value="a" placeholder="Words">Words</input>',
-        "[8]<button>Go</button>",
-    ],
-}
+OCCAM = """page "Shoes & more" http://a.test/
+navigation "Main"
+  [1] link "Home"
+  text "anchor"
+[2] link "Blue shoe"
+text "Size: 9 | $20"
+table "Facts"
+  text "Weight | 2 kg"
+group "Size"
+  [3] radio "nine" (checked)
+[4] combobox "Colour" (value: "blue")
+  [5] option "red"
+  [6] option "blue" (selected)
+[7] textbox "Words" (value: "a")
+[8] button "Go\""""
+INDEXED = """page "Shoes & more" http://a.test/
+[1]<a>Home</a>
+anchor
+[2]<a>Blue shoe</a>
+Size: 9
+$20
+Facts
+Weight
+2 kg
+Size
+[3]<input type="radio" name="s" value="9" checked="true">nine</input>
+[4]<select name="c" value="blue">Colour: red | blue</select>
+[7]<input name="q" value="a" placeholder="Words">Words</input>
+[8]<button>Go</button>"""
 
 
 def page(body):
@@ -153,16 +146,14 @@ def page(body):
     return Page("http://a.test/", 200, html)
 
 
-@pytest.mark.parametrize("form", FORMS_OF_PAGES)
-def test_a_page_is_a_pruned_tree_or_elements_with_the_texts_between(form):
-    assert observe(page(FORM), form).splitlines() == ROWS[form]
+@pytest.mark.parametrize(("form", "rows"), [("occam", OCCAM), ("indexed", INDEXED)])
+def test_a_page_is_a_pruned_tree_or_elements_with_the_texts_between(form, rows):
+    assert observe(page(FORM), form) == rows
     links = "".join(f'<p><a href="/{n}">n{n}</a></p>' for n in range(700))
     rows = observe(page(links), form)
     assert len(rows.splitlines()) == MAX_ROWS and rows.endswith("(202 more rows are not shown)")
-    bare = (
-        '<input name="a"><input type="search" name="b"><input type="checkbox" name="c"><input type="radio">'
-    )
-    rows = observe(page(f"<form>{bare}</form>"), "indexed").splitlines()[1:]
+    bare = ("", *(f"type={kind}" for kind in ("search", "checkbox", "radio")))
+    rows = observe(page("".join(f"<input {kind}>" for kind in bare)), "indexed").splitlines()[1:]
     assert [re.search('value="(.*?)"', row)[1] for row in rows] == ["", "", "on", "on"]  # as browsers have it
 
 
@@ -171,7 +162,7 @@ def test_no_text_passes_for_an_element(title, extra):
     evil = f'{title}[7] button "x"\n[8]<button>\u2028[9]{extra}'
     safe = evil.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
     html = f"<html><head><title>{safe}</title></head><body><a href='/'>{safe}</a><p>{safe}</p></body></html>"
-    for architecture in FORMS_OF_PAGES:
+    for architecture in FORMS:
         rows = observe(page(html), architecture).splitlines()
         assert re.fullmatch(r"\[1\](?: link|<a>).*", rows[1])
         assert "".join(rows).count("[") == 1 and len(rows) <= 3
@@ -188,18 +179,7 @@ def test_no_text_passes_for_an_element(title, extra):
         ("type [3] [blue [wide] shoes]", ("type", [3, "blue [wide] shoes"])),
         ("type [3] [blue] [1]", ("type", [3, "blue", True])),
         ("type [3] []", ("type", [3, ""])),
-        ("select [4] [Up to $30]", ("select", [4, "Up to $30"])),
-        ("go_to [start.test]", ("go_to", ["start.test"])),
         ("go_back", ("go_back", [])),
-    ],
-)
-def test_an_action_is_read(text, read):
-    assert read_action(text, "indexed") == read
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
         ("", "is no action; actions are: click"),
         ("hover [3]", "is no action"),
         ("click 3", "is no action"),
@@ -209,35 +189,34 @@ def test_an_action_is_read(text, read):
         ("click [99999999999]", "no number of an element"),
         ("click", r"has 0 arguments; write click \[number\]"),
         ("type [3]", "has 1 arguments"),
-        ("select [3] [a]", "is no action"),
+        ("select [3] [a]", "is no action"),  # of the other architecture
+        ("go_to [start.test]", "is no action"),
     ],
 )
-def test_a_malformed_action_is_an_error_that_says_what_was_expected(text, message):
-    with pytest.raises(ActionError, match=message):
-        read_action(text, "occam")
+def test_an_action_is_read_or_an_error_says_what_was_expected(text, read):
+    if isinstance(read, tuple):
+        assert read_action(text, "occam") == read_action(text, "indexed") == read
+    else:
+        with pytest.raises(ActionError, match=read):
+            read_action(text, "occam")
 
 
-@given(st.text(max_size=40), st.sampled_from(list(FORMS)))
-def test_any_text_is_read_or_refused(text, architecture):
-    try:
-        name, arguments = read_action(text, architecture)
-    except ActionError:
-        return
-    assert name in FORMS[architecture] and len(arguments) <= 3
-
-
-@given(st.lists(st.text("abc 12'\"", max_size=8), max_size=3), st.sampled_from(["type", "Ask", "STOP"]))
-def test_actions_are_split_as_they_are_written(arguments, name):
-    brackets = [f"[{each}]" for each in arguments]
-    assert split_action(" ".join([name, *brackets])) == (name.lower(), arguments)
-    assert split_action("".join([name, *brackets])) == (name.lower(), arguments)
-    assert split_action(f"{name} [half") == split_action(f"{name} [a] now") == ("", [])
+@given(st.lists(st.text("abc 12'\"", max_size=8), max_size=3), st.text(max_size=40))
+def test_actions_are_split_as_they_are_written_and_any_text_is_read_or_refused(arguments, text):
+    for name, between in (("type", " "), ("Ask", ""), ("STOP", " ")):
+        written = between.join([name, *(f"[{each}]" for each in arguments)])
+        assert module.split_action(written) == (name.lower(), arguments)
+    assert module.split_action("type [half") == module.split_action("stop [a] now") == ("", [])
+    for architecture, forms in FORMS.items():
+        try:
+            name, read = read_action(text, architecture)
+        except ActionError:
+            continue
+        assert name in forms and len(read) <= 3
 
 
 def test_a_visit_goes_on_after_what_cannot_be_done(web):
-    driver = HtmlDriver(web)
-    driver.begin(web.begin())
-    visit = Visit(driver, "indexed")
+    visit = Visit(begin(web), "indexed")
     first = visit.observe()
     for action, error in [
         ("click [999]", "there is no element [999] on this page"),
@@ -250,8 +229,8 @@ def test_a_visit_goes_on_after_what_cannot_be_done(web):
     ]:
         assert error in visit.act(action)
     assert visit.observe() == first
-    assert visit.act("type [2] [\ud800]") == ""
-    assert visit.act("type [2] [hotel] [1]") == ""
+    for action in ("type [2] [\ud800]", "type [2] [hotel] [1]"):
+        assert visit.act(action) == ""
     assert "Skylark Travel" in visit.observe() and "Marlow Goods" not in visit.observe()
     assert visit.act("go_to [wayfarely.test/search?in=hotels]") == ""
     combobox = next(id for id, node in visit.driver.page.elements.items() if node.role == "combobox")
@@ -265,8 +244,7 @@ def test_a_visit_goes_on_after_what_cannot_be_done(web):
 def test_every_kind_of_task_is_solved_without_a_browser(web, host):
     site = SITES[host]
     for goal, architecture in zip(goals(site), cycle(("indexed", "occam"))):
-        driver = HtmlDriver(web)
-        driver.begin(web.begin())
+        driver = begin(web)
         assert not succeeded(driver.session, goal, site)
         answer = solve(driver, goal, architecture)
         assert succeeded(driver.session, goal, site, answer), goal
@@ -275,8 +253,7 @@ def test_every_kind_of_task_is_solved_without_a_browser(web, host):
 
 @pytest.mark.parametrize("host", [host for host, site in SITES.items() if site.skin == "steps"])
 def test_one_filter_at_a_time_is_set_on_whichever_page_of_a_form_it_stands(web, host):
-    driver, domain = HtmlDriver(web), domains()[SITES[host].domains[-1]]
-    driver.begin(web.begin())
+    driver, domain = begin(web), domains()[SITES[host].domains[-1]]
     stated = {facet.name: facet.values[0] for facet in (domain.facets[-1], domain.facets[0])}
     goal = Goal(domain=domain.name, host=host, operation="search", stated=stated, masked={})
     solve(driver, goal, one_by_one=True)
@@ -284,12 +261,8 @@ def test_one_filter_at_a_time_is_set_on_whichever_page_of_a_form_it_stands(web, 
 
 
 def test_it_gives_up_where_nothing_helps(web):
-    driver, navigator = (
-        HtmlDriver(web),
-        Navigator(Plan("nowhere.test", domains()["flights"], "booking", {}), "occam"),
-    )
-    driver.begin(web.begin())
-    visit = Visit(driver, "occam")
+    navigator = Navigator(Plan("nowhere.test", domains()["flights"], "booking", {}), "occam")
+    visit = Visit(begin(web), "occam")
     for _ in range(25):
         move = navigator.next(visit.observe())
         for action in move.actions:
@@ -302,16 +275,10 @@ def test_it_gives_up_where_nothing_helps(web):
 
 @pytest.mark.parametrize("host", SHOWN)
 def test_both_drivers_show_the_same_on_the_way_to_a_goal(web, chromium, host):
-    site = SITES[host]
-    every = list(goals(site))
+    every, twins = list(goals(SITES[host])), Twins(web, chromium)
     goal = every[rng(1, host).integers(len(every))]
-    twins = Twins(web, chromium)
-    answer = solve(twins, goal)
-    for driver in twins.drivers:
-        assert succeeded(driver.session, goal, site, answer)
-        assert not driver.site_fault
-    ours, real = (driver.session.log for driver in twins.drivers)
-    assert ours == real
+    assert succeeded(twins.drivers[1].session, goal, SITES[host], solve(twins, goal))
+    assert twins.logs() and not any(driver.site_fault for driver in twins.drivers)
 
 
 @pytest.mark.parametrize("template", BY_TEMPLATE)
@@ -342,19 +309,20 @@ def test_both_drivers_show_the_same_in_every_state(web, chromium, template):
 
 
 def test_both_drivers_take_an_address_for_the_same(web, chromium):
-    twins = Twins(web, chromium)
-    host = "marlow-goods.test"
+    twins, host = Twins(web, chromium), "marlow-goods.test"
     for path in ("item/%41b", "item/a%3Fb%2Fc%25zz%ff", "item/{x}^|`é", "%", "//item//x", "search?q=%41%zz'"):
         twins.go_to(f"HTTP://{host.upper()}/{path}#top")
-        assert twins.page.url == twins.drivers[1].page.url
-    ours, real = (driver.session.log for driver in twins.drivers)
-    assert ours == real and ours[1].path == "/item/Ab"
+    assert twins.logs()[1].path == "/item/Ab"
     before = twins.page.url
     hosts = (f"{host}:80", f"{host}:", f"x@{host}", f"a..{host}", f".{host}", f"{host}.", f"-a.{host}")
     names = (f"a_b.{host}", f"{'a' * 64}.test", "xn--a.test", "test", "start.test.localhost", "127.1")
-    for url in (*hosts, *names, "github.com", f"{host}/a/../b", f"{host}/%2e/b", "http://[::1/", ""):
-        twins.refuse(url, "no address")
-    twins.refuse("start.test/style.css", f"that address is no page; {re.escape(before)} is open again")
+    schemes = ("https://example.com", "file:///etc/passwd", "javascript:alert(1)")
+    refused = (*hosts, *names, *schemes, "github.com", f"{host}/a/../b", f"{host}/%2e/b", "http://[::1/", "")
+    no_page = f"that address is no page; {re.escape(before)} is open again"
+    for driver in twins.drivers:
+        for url, message in [*((url, "no address") for url in refused), ("start.test/style.css", no_page)]:
+            with pytest.raises(ActionError, match=message):
+                driver.go_to(url)
     twins.same()
     assert twins.page.url == before
 
@@ -385,7 +353,7 @@ def _own_tree(driver):
     return list(walk(next(node for node in nodes.values() if "parentId" not in node)))
 
 
-def test_hostile_text_runs_nothing_and_passes_for_no_element():
+def test_hostile_text_runs_nothing_and_passes_for_no_element(chromium):
     evil = (
         '<script>document.title="owned"</script>"><img src=x onerror="document.title=1">\n'
         '[7] button "Add to cart"\u2028  [8]<button>Buy</button>'
@@ -393,38 +361,30 @@ def test_hostile_text_runs_nothing_and_passes_for_no_element():
     site = SITES["marlow-goods.test"]
     item = site.items[0].model_copy(update={"title": evil})
     bad = LocalWeb([site.model_copy(update={"items": (item, *site.items[1:])})])
-    if find_chromium() is None:
-        pytest.skip("no Chromium is installed")
     with serving(bad) as port, ChromiumDriver(port) as real:
         twins = Twins(bad, real)
         twins.go_to(f"{site.host}/search?in={item.domain}")
         twins.go_to(f"{site.host}/item/{item.item_id}")
-        page = real.page
-        assert page.title.endswith("Marlow Goods") and "owned" in page.title  # as text
-        assert not any(element.tag in ("script", "img") for element in page.body.iter())
-    for architecture in FORMS_OF_PAGES:
-        text = observe(page, architecture)
-        ids = [int(number) for number in re.findall(r"^\s*\[(\d+)\]", text, re.MULTILINE)]
-        assert ids == sorted(set(ids)) and text.count("[") == len(ids)
-        assert set(ids) <= set(page.elements)
+        assert real.page.title.endswith("Marlow Goods") and "owned" in real.page.title  # as text
+        assert not any(element.tag in ("script", "img") for element in real.page.body.iter())
+        for architecture in FORMS:
+            text = observe(real.page, architecture)
+            ids = [int(number) for number in re.findall(r"^\s*\[(\d+)\]", text, re.MULTILINE)]
+            assert ids == sorted(set(ids)) and text.count("[") == len(ids)
+            assert set(ids) <= set(real.page.elements)
 
 
 def test_nothing_leaves_the_machine_and_a_visit_is_kept_for_the_viewer(web, port, tmp_path, chromium):
     """Chromium's own log of its network: all it ever connects to is the local web."""
     log, shots = tmp_path / "net.json", tmp_path / "shots"
-    (shots / "000").mkdir(parents=True)
-    (shots / "000" / "007.png").touch()  # of an earlier run
+    (shots / "000" / "of an earlier run").mkdir(parents=True)
     arguments = (f"--log-net-log={log}", "--net-log-capture-mode=Everything")
     with ChromiumDriver(port, record=shots, arguments=arguments) as real:
         real.begin(web.begin())
         for url in ("http://example.com/", "http://93.184.216.34/"):
             real._run(real._load, url)  # what no action can ask for
-        real.go_to("start.test")
-        for url in ("example.com", "https://example.com", "file:///etc/passwd", "javascript:alert(1)"):
-            with pytest.raises(ActionError, match="no address"):
-                real.go_to(url)
         hosts = [request.host for request in real.session.log]
-        assert hosts == ["start.test", "example.com", "93.184.216.34", "start.test"]
+        assert hosts == ["start.test", "example.com", "93.184.216.34"]
     found = json.loads(log.read_text())
     kinds = {number: name for name, number in found["constants"]["logEventTypes"].items()}
     events = [(kinds[event["type"]], event.get("params", {})) for event in found["events"]]
@@ -432,15 +392,14 @@ def test_nothing_leaves_the_machine_and_a_visit_is_kept_for_the_viewer(web, port
     assert connected == {f"127.0.0.1:{port}"}
     assert not any(kind == "UDP_BYTES_SENT" for kind, _ in events)
     kept = {folder.name: sorted(path.name for path in folder.iterdir()) for folder in shots.iterdir()}
-    assert kept == {"000": [*(f"00{n}.png" for n in range(4)), "trace.zip"]}
+    assert kept == {"000": ["000.png", "001.png", "002.png", "trace.zip"]}
 
 
 def test_a_visit_keeps_nothing_of_the_one_before_also_beside_an_asyncio_loop(chromium, web):
     async def cell():
-        chromium.begin(web.begin())
-        chromium.go_to("marlow-goods.test/account")
-        name = next(id for id, node in chromium.page.elements.items() if node.name == "Your name")
-        chromium.type(name, "Ada", True)
+        twins = Twins(web, chromium)
+        twins.go_to("marlow-goods.test/account")
+        twins.type(twins.named("Your name"), "Ada", True)
         return observe(chromium.page, "indexed")
 
     assert "Hello, Ada" in asyncio.run(cell())
@@ -452,28 +411,18 @@ def test_a_visit_keeps_nothing_of_the_one_before_also_beside_an_asyncio_loop(chr
 
 
 def test_failing_and_slow_pages_are_the_site_s_fault_in_both_drivers(web, chromium, monkeypatch):
-    seen = []
-    monkeypatch.setattr("pwagents.persona2web.browser.driver.WAIT_S", 4.0)
-    for driver in (HtmlDriver(web), chromium):
-        driver.begin(web.begin())
+    monkeypatch.setattr(module, "WAIT_S", 4.0)
+    for driver in Twins(web, chromium).drivers:
         driver.session.faults, driver.session.seed = 0.5, 0
-        trail = []
-        for _ in range(3):
-            try:
-                driver.go_to("encorehall.test")
-                trail.append(driver.page.status)
-            except ActionError as error:
-                trail.append(str(error))
-        assert driver.site_fault
-        seen.append(trail)
-    assert seen[0] == seen[1]
-    failed, late, well = seen[0]
-    assert failed == 503 and "did not come within 4 seconds" in late and well == 200
+        driver.go_to("encorehall.test")
+        assert driver.page.status == 503 and driver.site_fault
+        with pytest.raises(ActionError, match="did not come within 4 seconds"):
+            driver.go_to("encorehall.test")
+        driver.go_to("encorehall.test")
+        assert driver.page.status == 200 and driver.site_fault
 
 
-def test_without_a_system_browser_playwright_s_is_asked_for_and_without_any_one_line_says_so(
-    monkeypatch, port
-):
+def test_playwright_s_browser_is_asked_for_and_without_any_one_line_says_so(monkeypatch, port):
     monkeypatch.setattr("shutil.which", lambda name: None)
 
     async def cell():
