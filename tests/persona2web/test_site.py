@@ -4,6 +4,8 @@ import asyncio
 import socket
 import subprocess
 import sys
+from functools import partial
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import requests
@@ -48,33 +50,30 @@ def goal_of(operation="cart", site=SHOP, domain="clothing", **wanted):
 
 
 @pytest.mark.parametrize("host", SITES)
-def test_filters_show_what_fits_and_nothing_else(web, session, host):
+def test_filters_show_what_fits_and_nothing_else(visit, session, host):
     site = SITES[host]
-    for name in site.domains:
-        for facet in domains()[name].facets:
-            for value in facet.values:
-                params = {"in": slug(name), slug(site.labels[facet.name]): value_text(value)}
-                assert web.handle(session.session_id, "GET", host, "/search", params).status == 200
-                request = session.log[-1]
-                assert request.applied == {facet.name: value} and request.domain == name
-                fits = [i.item_id for i in site.items if i.domain == name and item_fits(i, request.applied)]
-                assert list(request.shown) == fits[:PAGE_SIZE]
+    facets = [(name, facet) for name in site.domains for facet in domains()[name].facets]
+    for name, facet, value in [(*each, value) for each in facets for value in each[1].values]:
+        params = {"in_": slug(name), slug(site.labels[facet.name]): value_text(value)}
+        assert visit("/search", host=host, **params).status == 200
+        request = session.log[-1]
+        assert request.applied == {facet.name: value} and request.domain == name
+        fits = [i.item_id for i in site.items if i.domain == name and item_fits(i, request.applied)]
+        assert list(request.shown) == fits[:PAGE_SIZE]
 
 
 def test_results_hold_every_item_once_words_find_and_the_order_can_be_chosen(visit, session):
-    shown = []
-    for page in range(1, 1 + -(-len(CLOTHES) // PAGE_SIZE)):
-        visit("/search", in_="clothing", page=str(page))
-        shown += session.log[-1].shown
-    assert sorted(shown) == sorted(item.item_id for item in CLOTHES)
-    assert visit("/search", in_="clothing", page=str(page + 1)).status == 404
-    visit("/search", in_="clothing", q=CLOTHES[3].title)
-    assert session.log[-1].shown[0] == CLOTHES[3].item_id
-    visit("/search", q="zzzz")
-    assert session.log[-1].shown == ()
-    visit("/search", in_="clothing", sort="price")
-    prices = {i.item_id: i.values["price"] for i in CLOTHES}
-    assert [prices[i] for i in session.log[-1].shown] == sorted(prices.values())[:PAGE_SIZE]
+    def shown(**params):
+        assert visit("/search", in_="clothing", **params).status == 200
+        return list(session.log[-1].shown)
+
+    pages = -(-len(CLOTHES) // PAGE_SIZE)
+    listed = [item for page in range(1, 1 + pages) for item in shown(page=str(page))]
+    assert sorted(listed) == sorted(item.item_id for item in CLOTHES)
+    assert visit("/search", in_="clothing", page=str(pages + 1)).status == 404
+    assert shown(q=CLOTHES[3].title)[0] == CLOTHES[3].item_id and shown(q="zzzz") == []
+    prices = {item.item_id: item.values["price"] for item in CLOTHES}
+    assert [prices[i] for i in shown(sort="price")] == sorted(prices.values())[:PAGE_SIZE]
 
 
 def test_a_cart_succeeds_with_what_fits_alone_and_unpaid(visit, session):
@@ -98,7 +97,7 @@ def test_a_cart_succeeds_with_what_fits_alone_and_unpaid(visit, session):
     assert session.paid and not succeeded(session, goal_of(size=SIZE), SHOP)
 
 
-def test_other_operations_succeed_by_what_is_left_at_the_end(web, visit, session):
+def test_other_operations_succeed_by_what_is_left_at_the_end(visit, session):
     search, compare = goal_of("search", size=SIZE), goal_of("compare", size=SIZE)
     visit("/search", in_="clothing", size=SIZE)
     assert succeeded(session, search, SHOP)
@@ -112,14 +111,14 @@ def test_other_operations_succeed_by_what_is_left_at_the_end(web, visit, session
         visit(path, "POST", item=item)
         done.append(succeeded(session, compare, SHOP))
     assert done == [False, True, False, True, False]
-    site, other = SITES["wayfarely.test"], web.begin()
+    site = SITES["wayfarely.test"]
     flights = [item.item_id for item in site.items if item.domain == "flights"]
     for item, right in zip(flights[:2], (True, False), strict=True):
-        web.handle(other.session_id, "POST", site.host, "/bookings", {"item": item})
-        assert succeeded(other, goal_of("booking", site, "flights"), site) is right
+        visit("/bookings", "POST", host=site.host, item=item)
+        assert succeeded(session, goal_of("booking", site, "flights"), site) is right
 
 
-def test_a_look_up_is_the_fact_of_a_fitting_item_that_was_opened(web, session):
+def test_a_look_up_is_the_fact_of_a_fitting_item_that_was_opened(visit, session):
     site = SITES["skygauge.test"]
     items = [item for item in site.items if item.domain == "weather"]
     right = items[0]
@@ -128,44 +127,31 @@ def test_a_look_up_is_the_fact_of_a_fitting_item_that_was_opened(web, session):
     said = f"It is {right.fact} degrees."
     assert not succeeded(session, goal, site, said)  # guessed: its page was not opened
     for item in (right, wrong):
-        web.handle(session.session_id, "GET", site.host, f"/item/{item.item_id}", {})
+        visit(f"/item/{item.item_id}", host=site.host)
     answers = [said, f"{right.fact} or {wrong.fact}", "", f"1{right.fact}"]
     assert [succeeded(session, goal, site, each) for each in answers] == [True, False, False, False]
 
 
-@pytest.mark.parametrize(
-    ("method", "host", "path", "params", "status"),
-    [
-        ("GET", "nowhere.test", "/", {}, 404),
-        ("GET", "x" * 5000, "/", {}, 404),
-        ("GET", SHOP.host, "/nothing", {}, 404),
-        ("GET", SHOP.host, "/item/nothing", {}, 404),
-        ("GET", SHOP.host, "/item/" + SITES["basketlane.test"].items[0].item_id, {}, 404),
-        ("GET", SHOP.host, "/item/../../etc/passwd", {}, 404),
-        ("GET", SHOP.host, "/bookings", {}, 404),  # nothing is booked in a shop
-        ("GET", SHOP.host, "/pay", {}, 404),
-        ("POST", SHOP.host, "/pay", {}, 404),
-        ("POST", SHOP.host, "/cart", {}, 404),
-        ("POST", SHOP.host, "/uncart", {"item": CLOTHES[0].item_id}, 404),
-        ("POST", SHOP.host, "/search", {}, 405),
-        ("DELETE", SHOP.host, "/cart", {}, 405),
-        ("POST", "start.test", "/", {}, 405),
-        ("GET", "start.test", "/item/x", {}, 404),
-        ("GET", SHOP.host, "/search", {"in": "weather"}, 400),
-        ("GET", SHOP.host, "/search", {"in": "clothing", "size": "giant"}, 400),
-        ("GET", SHOP.host, "/search", {"in": "clothing", "sort": "size"}, 400),
-        ("GET", SHOP.host, "/search", {"page": "0"}, 400),
-        ("GET", SHOP.host, "/search", {"page": "²"}, 400),
-        ("GET", SHOP.host, "/search", {"q": "x" * 201}, 400),
-        ("GET", SHOP.host, "/choose", {"in": "clothing", "step": "9"}, 400),
-        ("GET", SHOP.host, "/choose", {}, 400),
-    ],
-)
-def test_what_is_wrong_gets_a_page_that_says_so(web, session, method, host, path, params, status):
-    reply = web.handle(session.session_id, method, host, path, params)
-    assert reply.status == status
-    assert f"{status}</p>" in reply.body and "Traceback" not in reply.body
-    assert session.log[-1].status == status and not session.log[-1].operation
+WRONG_REQUESTS = {  # nothing is booked in a shop
+    404: "GET nowhere.test/, GET start.test/item/x, GET /nothing, GET /item/nothing, GET /bookings, "
+    f"GET /item/{SITES['basketlane.test'].items[0].item_id}, GET /item/../../etc/passwd, GET {'x' * 5000}/, "
+    f"GET /pay, POST /pay, POST /cart, POST /uncart?item={CLOTHES[0].item_id}",
+    405: "POST /search, DELETE /cart, POST start.test/",
+    400: "GET /search?in=weather, GET /search?in=clothing&size=giant, GET /search?in=clothing&sort=size, "
+    f"GET /search?page=0, GET /search?page=², GET /search?q={'x' * 201}, GET /choose, "
+    "GET /choose?in=clothing&step=9",
+}
+
+
+@pytest.mark.parametrize("status", WRONG_REQUESTS)
+def test_what_is_wrong_gets_a_page_that_says_so(visit, session, status):
+    for request in WRONG_REQUESTS[status].split(", "):
+        method, _, url = request.partition(" ")
+        parts = urlsplit(f"//{url}" if not url.startswith("/") else url)
+        reply = visit(parts.path, method, parts.netloc or SHOP.host, **dict(parse_qsl(parts.query)))
+        assert reply.status == session.log[-1].status == status, request
+        assert f"{status}</p>" in reply.body and "Traceback" not in reply.body
+        assert not session.log[-1].operation
 
 
 @given(
@@ -195,11 +181,9 @@ def test_a_session_has_its_clock_and_ends(web, session, visit, monkeypatch):
 def test_faults_are_by_seed_leave_no_trace_and_spare_the_portal(web):
     def play(seed):
         session = web.begin(faults=0.2, seed=seed)
-        replies = [
-            web.handle(session.session_id, "POST", SHOP.host, "/cart", {"item": CLOTHES[0].item_id})
-            for _ in range(200)
-        ]
-        assert web.handle(session.session_id, "GET", "start.test", "/", {}).status == 200
+        ask = partial(web.handle, session.session_id)
+        replies = [ask("POST", SHOP.host, "/cart", {"item": CLOTHES[0].item_id}) for _ in range(200)]
+        assert ask("GET", "start.test", "/", {}).status == 200
         return [(reply.status, reply.delay_s) for reply in replies], session
 
     (first, session), (again, _), (other, _) = play(1), play(1), play(2)
@@ -214,12 +198,9 @@ def test_faults_are_by_seed_leave_no_trace_and_spare_the_portal(web):
 
 @pytest.fixture
 def ask(port):
-    def ask(path="/", host="marlow-goods.test", method="GET", **options):
-        headers = {"Host": host} | options.pop("headers", {})
-        address = f"http://127.0.0.1:{port}{path}"
-        return requests.request(
-            method, address, headers=headers, allow_redirects=False, timeout=20, **options
-        )
+    def ask(path="/", host=SHOP.host, method="GET", **options):
+        options |= {"headers": {"Host": host}, "allow_redirects": False, "timeout": 20}
+        return requests.request(method, f"http://127.0.0.1:{port}{path}", **options)
 
     return ask
 
@@ -236,8 +217,7 @@ def test_hosts_are_told_apart_and_links_keep_a_person_s_ending(ask):
 
 
 def test_a_session_is_a_cookie_or_stands_in_the_host_name_on_all_sites(ask, web):
-    first, item = ask(), web.sites["marlow-goods.test"].items[0]
-    cookies = {"visit": first.cookies["visit"]}
+    item, cookies = CLOTHES[0], {"visit": ask().cookies["visit"]}
     done = ask("/cart", method="POST", data={"item": item.item_id}, cookies=cookies)
     assert (done.status_code, done.headers["location"]) == (303, "/cart")
     assert item.title in ask("/cart", cookies=cookies).text and item.title not in ask("/cart").text
@@ -249,19 +229,17 @@ def test_a_session_is_a_cookie_or_stands_in_the_host_name_on_all_sites(ask, web)
     assert begun.headers["location"] == f"http://start.test.{ending}/" and not begun.cookies
     portal = ask(host=f"start.test.{ending}", cookies=cookies)  # the name counts, not an older cookie
     assert f'href="http://encorehall.test.{ending}/"' in portal.text
-    for host in ("marlow-goods.test", "encorehall.test"):
-        assert ask(host=f"{host}.{ending}").status_code == 200
-    assert [r.host for r in session.log] == ["start.test", "marlow-goods.test", "encorehall.test"]
+    assert {ask(host=f"{host}.{ending}").status_code for host in (SHOP.host, "encorehall.test")} == {200}
+    assert [request.host for request in session.log] == ["start.test", SHOP.host, "encorehall.test"]
     assert ask(host=f"start.test.{'0' * 32}.localhost:8009").status_code == 401
 
 
 def test_a_slow_page_is_given_up_with_whoever_asked_for_it(web):
-    visit = web.begin(faults=1.0, seed=1)
-    assert web.handle(visit.session_id, "GET", "marlow-goods.test", "/", {}).delay_s > 20
+    visit, sent = web.begin(faults=1.0, seed=1), []
+    assert web.handle(visit.session_id, "GET", SHOP.host, "/", {}).delay_s > 20
     told = iter([{"type": "http.request", "body": b""}, {"type": "http.disconnect"}])
-    headers = [(b"host", b"marlow-goods.test"), (b"x-visit", visit.session_id.encode())]
+    headers = [(b"host", SHOP.host.encode()), (b"x-visit", visit.session_id.encode())]
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": headers}
-    sent = []
 
     async def receive():
         return next(told)
@@ -274,17 +252,13 @@ def test_a_slow_page_is_given_up_with_whoever_asked_for_it(web):
 
 
 def test_malformed_requests_get_a_page(ask, port):
-    assert ask(method="PATCH").status_code == 405
-    assert ask(method="HEAD").status_code == 200
-    assert ask("/cart", method="POST", data=b"\xff\xfe=%zz&&&=;" * 9).status_code == 404
-    assert ask("/cart", method="POST", data="x" * (MAX_BODY + 1)).status_code == 413
-    assert ask("/item/%ff%00%0d").status_code == 404
-    assert ask("/search?page=%ff&page=-1").status_code == 400
-    for junk in (
-        b"GET / HTTP/1.1\r\n\r\n",
-        b"\x16\x03\x01 hello\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: \xff\r\n\r\n",
-    ):
+    forms = {b"\xff\xfe=%zz&&&=;" * 9: 404, b"x" * (MAX_BODY + 1): 413}
+    assert {data: ask("/cart", method="POST", data=data).status_code for data in forms} == forms
+    paths = {"/item/%ff%00%0d": 404, "/search?page=%ff&page=-1": 400}
+    assert {path: ask(path).status_code for path in paths} == paths
+    assert [ask(method=method).status_code for method in ("PATCH", "HEAD")] == [405, 200]
+    begun = b"GET / HTTP/1.1\r\n"
+    for junk in (begun + b"\r\n", b"\x16\x03\x01 hello\r\n\r\n", begun + b"Host: \xff\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", port), timeout=20) as line:
             line.sendall(junk)
             answer = line.recv(4096)
