@@ -4,10 +4,13 @@ import os
 
 import pytest
 
+from pwagents.persona2web.agents.recall import train_readers
 from pwagents.persona2web.browser.chromium import ChromiumDriver, find_chromium
 from pwagents.persona2web.site.serve import serving
 from pwagents.persona2web.site.web import LocalWeb
 from pwagents.persona2web.world.domains import make_sites
+
+from .worlds import make_world
 
 # One process draws the pages of all sites, not one for each visit to a site: a quarter less work. Of several
 # --disable-features the last counts, so those of ChromiumDriver come again.
@@ -36,3 +39,13 @@ def chromium(port):
         pytest.skip("no Chromium is installed")
     with ChromiumDriver(port, arguments=ONE_PROCESS) as driver:
         yield driver
+
+
+@pytest.fixture(scope="session")
+def world():
+    return make_world()
+
+
+@pytest.fixture(scope="session")
+def readers(world):
+    return train_readers(world.histories, world.embedder)

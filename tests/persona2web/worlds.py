@@ -1,15 +1,17 @@
-"""A small world for tests: few users, the whole web, and an embedder without a model."""
+"""A small world for tests: few users, the whole web, an embedder without a model, and models without one."""
 
 import re
 import zlib
 
 import numpy as np
 
+from pwagents.llm.chat import ChatModel, Reply
 from pwagents.persona2web.agents.episode import World
 from pwagents.persona2web.site.web import LocalWeb
 from pwagents.persona2web.world.domains import make_sites
 from pwagents.persona2web.world.history import make_histories
 from pwagents.persona2web.world.queries import make_tasks
+from pwagents.schema import Usage
 from pwagents.settings import HistorySettings, QuerySettings
 
 
@@ -22,6 +24,19 @@ class Words:
             for word in re.findall(r"\w+", text.lower()):
                 row[zlib.crc32(word.encode()) % 384] += 1
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+
+
+class Says(ChatModel):
+    """Replies what ``say`` makes of the messages' texts; refuses a temperature, as some models do."""
+
+    def __init__(self, say, name="says"):
+        self.say, self.name, self.requests = say, name, []
+
+    def reply(self, request):
+        assert not request.sampling
+        self.requests.append(request)
+        text = self.say(*(message["content"] for message in request.messages))
+        return Reply(text=text, usage=Usage(calls=1, prompt_tokens=90, completion_tokens=10, usd=0.5))
 
 
 def make_world(n_users=4, tasks_per_user=2, records=600):
