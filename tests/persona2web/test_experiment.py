@@ -22,7 +22,7 @@ from pwagents.schema import Usage
 from pwagents.settings import HistorySettings, QuerySettings, load_settings
 
 from ..notebook.notebooks import parameters_of
-from .test_history_llm import Writer
+from .test_history_llm import writer
 from .worlds import Words
 
 
@@ -171,7 +171,7 @@ def test_language_models_play_all_cells_in_one_table_and_are_judged(tmp_path, mo
 
 
 def test_histories_by_a_language_model_are_played_on(tmp_path, monkeypatch):
-    made = Mock(side_effect=lambda spec: Writer(), served=dict, facts=lambda *_: {"historian": "w"})
+    made = Mock(side_effect=lambda spec: writer(), served=dict, facts=lambda *_: {"historian": "w"})
     monkeypatch.setattr(module, "Models", lambda *_: made)
     histories = {"n_users": 2, "records": 80, "n_domains": 2}
     experiment = make(tmp_path, players={"historian": "replay:w"}, histories=histories)
