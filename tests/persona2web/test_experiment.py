@@ -1,29 +1,149 @@
-"""Notebook 09's experiment on a small world: who plays what, what is stored, what must hold of scores."""
+"""Episodes of oracle and agents, kept and scored; and notebook 09's experiment: who plays what, on what."""
 
+from dataclasses import replace
+from functools import partial
 from unittest.mock import Mock
 
 import pandas as pd
 import pytest
 
-from pwagents.errors import DataError
-from pwagents.llm.chat import ChatModel, Reply
+from pwagents.check import check_tables
+from pwagents.errors import DataError, NotEvaluableError
 from pwagents.persona2web import experiment as module
-from pwagents.persona2web.agents.episode import Brief, Condition, World, run_episode
-from pwagents.persona2web.agents.offline import oracle
+from pwagents.persona2web.agents.episode import CODE, Condition, Played, run_condition
+from pwagents.persona2web.agents.offline import OfflineAgent, oracle
+from pwagents.persona2web.agents.recall import telling_texts, train_readers
 from pwagents.persona2web.browser.chromium import find_chromium
-from pwagents.persona2web.browser.driver import HtmlDriver
 from pwagents.persona2web.experiment import NEW_PHRASES, OFFLINE, ORACLE, Experiment, loads
+from pwagents.persona2web.judge.scores import scores_frame
 from pwagents.persona2web.site.web import LocalWeb
 from pwagents.persona2web.world.domains import make_sites
-from pwagents.persona2web.world.history import make_histories
-from pwagents.persona2web.world.queries import make_tasks
+from pwagents.persona2web.world.types import WebStep
+from pwagents.results.tables import save_table
 from pwagents.results.web import main_table, stability_table
-from pwagents.schema import Usage
-from pwagents.settings import HistorySettings, QuerySettings, load_settings
+from pwagents.settings import load_settings
 
 from ..notebook.notebooks import parameters_of
 from .test_history_llm import writer
-from .worlds import Words
+from .worlds import Says, Words, make_world
+
+NONE = Condition("occam", "none")
+
+
+def play(world, condition, agent_of, store, method="m", **options):
+    return scores_frame(run_condition(world, condition, agent_of, store, method=method, **options), world)
+
+
+def knowing(world, condition):
+    return partial(oracle, condition=condition, truth=world.truth("implicit"))
+
+
+def stopping(task):
+    return lambda brief, visit: Played([WebStep(observation=visit.observe(), action="stop []")])
+
+
+def never(task):
+    raise AssertionError(f"{task.task_id} was played again")
+
+
+@pytest.mark.parametrize("architecture", ["occam", "indexed"])
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_the_oracle_solves_every_task(world, architecture, level, tmp_path):
+    condition = Condition(architecture, "pre_execution", level)
+    frame = play(world, condition, knowing(world, condition), tmp_path / "runs")
+    assert (frame["success"] == 1).all() and (frame["outcome"] == "scored").all()
+
+
+def test_the_oracle_succeeds_where_only_one_item_can_be_compared(tmp_path):
+    """Its comparison holds one item; by what the task states alone there would be two."""
+    many = make_world(n_users=60, records=60)
+    many = replace(many, tasks=[task for task in many.tasks if task.goal.operation == "compare"])
+    condition = Condition("indexed", "on_demand")
+    played = run_condition(many, condition, knowing(many, condition), tmp_path / "runs", method="m")
+    assert len(played) > 3 and all(e.trajectory.reached and e.trajectory.intended for e in played)
+
+
+def test_a_second_run_repeats_nothing_and_conditions_do_not_mix(world, tmp_path, monkeypatch):
+    store = tmp_path / "runs"
+    first = play(world, NONE, stopping, store)
+    assert (first["website_retrieval"] == 0).all() and (first["success"] == 0).all()
+    again = play(world, NONE, never, store, stored_runs_only=True)
+    assert first.equals(again) and play(world, NONE, never, store).equals(first)
+    later = replace(world, web=LocalWeb(make_sites(3, edition=1).values()))
+    changes = [(world, replace(NONE, **{name: 1}), {}) for name in ("level", "sample", "faults")]
+    for other, changed, params in [*changes, (world, NONE, {"top_p": 1}), (later, NONE, {})]:
+        with pytest.raises(RuntimeError, match="played again"):
+            play(other, changed, never, store, params=params)
+    monkeypatch.setattr("pwagents.persona2web.agents.episode.CODE", CODE[:-1])
+    with pytest.raises(RuntimeError, match="played again"):
+        play(replace(world), NONE, never, store)
+
+
+def test_a_frame_has_the_same_columns_whatever_was_played(world, tmp_path):
+    refuse = Mock(side_effect=NotEvaluableError("too long"))
+    frame = play(world, NONE, stopping, tmp_path / "runs")
+    refused = play(world, NONE, lambda task: refuse, tmp_path / "runs", method="refused")
+    assert (refused["outcome"] == "not_evaluable").all() and refused["success"].isna().all()
+    for other in (refused, scores_frame([], world)):
+        assert list(other.columns) == list(frame.columns)
+
+
+def test_failing_pages_are_counted_apart_and_the_agent_tries_again(world, tmp_path):
+    calm = Condition("indexed", "pre_execution")
+    failing = replace(calm, faults=0.2)
+    frame, quiet = (play(world, each, knowing(world, each), tmp_path / "runs") for each in (failing, calm))
+    assert frame["fault"].mean() > 0.5 and (quiet["fault"] == 0).all()
+    assert 0 < frame["success"].mean() <= 1
+    assert (frame.loc[frame["intent"] < 1, "fault"] == 1).all()
+
+
+def test_two_runs_give_the_same_trajectories(world, readers, tmp_path):
+    condition = Condition("occam", "on_demand", faults=0.1)
+    agents = {user: OfflineAgent(reader, "occam", "on_demand") for user, reader in readers.items()}
+
+    def trajectories(folder):
+        runs = run_condition(world, condition, lambda task: agents[task.user_id], folder, method="m")
+        return [record.trajectory for record in runs]
+
+    assert trajectories(tmp_path / "a") == trajectories(tmp_path / "b")
+
+
+@pytest.mark.parametrize("scheme", ["on_demand", "pre_execution"])
+def test_the_more_is_known_and_said_the_more_succeeds(world, readers, scheme, tmp_path):
+    def means(scheme, level=2, memory="implicit"):
+        condition = Condition("indexed", scheme, level, memory)
+        agents = {user: OfflineAgent(reader, "indexed", scheme) for user, reader in readers.items()}
+        frame = play(world, condition, lambda task: agents[task.user_id], tmp_path / "runs", scheme)
+        assert (frame["steps"] <= 25).all()
+        return frame[["p_web", "p_pref", "p_avg", "success", "looks"]].mean()
+
+    explicit, implicit, recency = (means(scheme, 2, each) for each in ("explicit", "implicit", "recency"))
+    nothing = means("none")
+    assert nothing["looks"] == nothing["success"] == 0 < implicit["looks"]
+    assert nothing["p_avg"] < implicit["p_avg"] < 1
+    for measure in ("p_web", "p_pref", "p_avg"):
+        assert explicit[measure] > implicit[measure] > recency[measure]
+    assert explicit["success"] > implicit["success"]
+    assert 1 == means(scheme, 0)["success"] > means(scheme, 1)["success"] > implicit["success"]
+
+
+def test_a_reader_of_new_phrases_learned_from_no_record_that_it_is_tested_on(world):
+    seen, groups = [], {0: [], 1: []}
+
+    class Notes(Words):
+        def encode(self, texts):
+            seen.extend(texts)
+            return super().encode(texts)
+
+    readers = train_readers(world.histories, Notes(), shared_phrases=False)
+    assert set(readers) == set(world.histories) and seen
+    for history in world.histories.values():
+        groups[history.person.group].append(history)
+    both = set.intersection(*({*telling_texts(histories)} for histories in groups.values()))
+    assert both and not both & {*seen}
+
+
+# --- the notebook's experiment ---
 
 
 def settings_of(**changes):
@@ -60,10 +180,6 @@ def test_levels_hold_agent_and_oracle_and_the_offline_cells_are_one(experiment):
 
 def test_what_is_stored_is_not_played_again_nor_by_an_engine(experiment, monkeypatch, tmp_path, ship):
     first = experiment.levels()
-
-    def never(*_):
-        raise AssertionError("an episode was played again")
-
     with monkeypatch.context() as patch:
         patch.setattr("pwagents.persona2web.agents.episode.run_episode", never)
         assert experiment.levels().equals(first)
@@ -78,9 +194,8 @@ def test_what_is_stored_is_not_played_again_nor_by_an_engine(experiment, monkeyp
 def test_agents_differ_in_what_they_may_know(experiment):
     frame = experiment.knowledge()
     kinds = set(zip(frame["method"], frame["memory"], frame["retriever"], strict=True))
-    assert kinds == {
-        (NEW_PHRASES, "implicit", "minilm"), (OFFLINE, "implicit", "bm25"), (OFFLINE, "explicit", "minilm"),
-    }  # fmt: skip
+    offline = {(OFFLINE, "implicit", "bm25"), (OFFLINE, "explicit", "minilm")}
+    assert kinds == {(NEW_PHRASES, "implicit", "minilm")} | offline
     assert 0 <= experiment.shared_records() < 1
 
 
@@ -95,18 +210,14 @@ def test_later_the_sites_differ_and_every_task_can_still_be_done(experiment):
     assert sorted(repeated["sample"].unique()) == list(range(experiment.settings.study.runs))
     calm = repeated[(repeated["method"] == ORACLE) & (repeated["fault"] == 0)]
     assert (calm["success"] == 1).all()
-    levels = experiment.levels()
-    table = stability_table(levels[levels["memory"] == "implicit"], repeated, frame)
+    table = stability_table(experiment.levels().query("memory == 'implicit'"), repeated, frame)
     assert (table.loc[table["row"] == ORACLE, "difference"].dropna() == 0).all()
 
 
 def test_a_dial_at_its_own_value_is_the_notebooks_world(experiment):
-    frame = experiment.dialled()
+    frame, usual = experiment.dialled(), experiment.settings.histories
     assert list(frame["dial"].unique()) == ["consistency", "site_share", "drift", "literal"]
-    same = [
-        frame[(frame["dial"] == dial) & (frame["value"] == getattr(experiment.settings.histories, dial))]
-        for dial in frame["dial"].unique()
-    ]
+    same = [part[part["value"] == getattr(usual, dial)] for dial, part in frame.groupby("dial")]
     assert all(list(part["p_avg"]) == list(same[0]["p_avg"]) for part in same)
 
 
@@ -117,47 +228,20 @@ def test_chromium_gives_the_same_trajectories(experiment):
     assert (frame[frame["method"] == ORACLE]["success"] == 1).all()
 
 
-def test_the_oracle_succeeds_where_only_one_item_can_be_compared():
-    """Its comparison holds one item; by what the task states alone there would be two."""
-    histories, sites = make_histories(HistorySettings(records=60), seed=0), make_sites(0)
-    web, condition = LocalWeb(sites.values()), Condition("indexed", "on_demand")
-    truth = World(histories, (), web, Words(), "test").truth("implicit")
-    tasks = make_tasks(histories, sites, QuerySettings(), seed=0)
-    compared = [task for task in tasks if task.goal.operation == "compare"]
-    driver = HtmlDriver(web)
-    for task in compared:
-        agent = oracle(task, condition, truth)
-        played = run_episode(task, condition, agent, Brief(task.texts[2], None), web, driver)
-        assert played.reached and played.intended, task.task_id
-    assert len(compared) > 3
-
-
-class Talker(ChatModel):
+def stops(*_):
     """Stops at once; asked for looks, it wants none; as a judge it gives full marks."""
-
-    def __init__(self, name):
-        self.name = name
-
-    def reply(self, request):
-        names = ("website_utilization", "preference_utilization", "intent", "website_retrieval")
-        scores = ", ".join(f'"{name}": 1' for name in (*names, "preference_retrieval"))
-        return Reply(text=f'{{"need_memory": false, "queries": [], {scores}}}\nAction: stop []', usage=SPENT)
-
-
-SPENT = Usage(calls=1, prompt_tokens=90, completion_tokens=10, usd=0.5)
-
-
-def models(settings, store):
-    return Mock(side_effect=lambda spec: Talker(spec.partition(":")[2]), served=dict, facts=lambda *_: {})
+    facets = ("website_utilization", "preference_utilization", "website_retrieval", "preference_retrieval")
+    scores = ", ".join(f'"{name}": 1' for name in (*facets, "intent"))
+    return f'{{"need_memory": false, "queries": [], {scores}}}\nAction: stop []'
 
 
 def test_language_models_play_all_cells_in_one_table_and_are_judged(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "Models", models)
+    by_name = Mock(side_effect=lambda spec: Says(stops, spec.partition(":")[2]), served=dict)
+    monkeypatch.setattr(module, "Models", lambda *_: by_name)
     players = {"policy": "replay:a", "more_policies": ["replay:b"], "judge": "replay:j"}
     experiment = make(tmp_path, players=players)
     level_2 = experiment.levels().query("level == 2")
-    table = main_table(level_2)
-    ours = table[table["source"] == "here"]
+    ours = main_table(level_2).query("source == 'here'")
     for name in ("a", "b"):
         rows = ours[ours["backbone"] == name]
         assert len(rows) == 6 and (rows["SR"] == 0).all()
@@ -188,13 +272,10 @@ def test_costs_are_told_from_the_settings_alone():
 
 def test_the_papers_rows_stand_as_printed(experiment, tmp_path):
     """As `make check` compares them."""
-    from pwagents.check import check_tables
-    from pwagents.results.tables import save_table
-
     table = main_table(experiment.levels().query("level == 2"))
     save_table(table, "09_with_paper", title="x", output_dir=tmp_path)
     cells = check_tables(tmp_path, tmp_path)
     assert len(cells) > 20 and {cell.verdict for cell in cells} == {"OK"}
-    ours = table[table["source"] == "here"]
-    assert ours[["backbone", "data", "n", "grader"]].notna().all(axis=None)
-    assert pd.isna(table.loc[table["source"] != "here", "SE of SR"]).all()
+    here = table["source"] == "here"
+    assert table.loc[here, ["backbone", "data", "n", "grader"]].notna().all(axis=None)
+    assert pd.isna(table.loc[~here, "SE of SR"]).all()
