@@ -97,7 +97,7 @@ class Twins:
 
 FORM = """<html><head><title>Shoes &amp; more</title></head><body>
 <nav aria-label="Main"><a href="/">Home</a><a name="x">anchor</a></nav>
-<h3><a href="/1">Blue <b>shoe</b></a></h3>
+<h3><a href="/1">Blue&#x200b; <b>shoe</b> &amp; lace</a></h3>
 <ul><li>Size: <b>9</b></li><li>$20</li></ul><table><caption>Facts</caption>
 <tbody><tr><th scope="row">Weight</th><td>2 kg</td></tr></tbody></table>
 <form><fieldset><legend>Size</legend>
@@ -111,7 +111,7 @@ OCCAM = """page "Shoes & more" http://a.test/
 navigation "Main"
   [1] link "Home"
   text "anchor"
-[2] link "Blue shoe"
+[2] link "Blue shoe & lace"
 text "Size: 9 | $20"
 table "Facts"
   text "Weight | 2 kg"
@@ -125,7 +125,7 @@ group "Size"
 INDEXED = """page "Shoes & more" http://a.test/
 [1]<a>Home</a>
 anchor
-[2]<a>Blue shoe</a>
+[2]<a>Blue shoe &amp; lace</a>
 Size: 9
 $20
 Facts
@@ -232,6 +232,8 @@ def test_a_visit_goes_on_after_what_cannot_be_done(web):
     assert visit.act("go_to [wayfarely.test/search?in=hotels]") == ""
     combobox = next(id for id, node in visit.driver.page.elements.items() if node.role == "combobox")
     assert "has no option 'moon'; it has: Any" in visit.act(f"select [{combobox}] [moon]")
+    assert [visit.act("go_back") for _ in range(3)] == ["", "", "there is no page to go back to"]
+    assert visit.observe() == first
 
 
 # --- walking ---
