@@ -23,6 +23,8 @@ from pwagents.persona2web.world.domains import domains, make_sites
 from pwagents.persona2web.world.types import Goal
 from pwagents.seeds import rng
 
+from .worlds import goals
+
 SITES = make_sites(0)
 # A site of each kind of page, and of each look of filters that none of them has.
 KINDS = {site.template: site for site in SITES.values()}.values()
@@ -34,20 +36,6 @@ def begin(web):
     driver = HtmlDriver(web)
     driver.begin(web.begin())
     return driver
-
-
-def goals(site):
-    """A goal of each operation in each department: two wanted values, of which some item has both, or one
-    where two items are to be compared."""
-    for name in site.domains:
-        domain = domains()[name]
-        for operation in domain.operations:
-            draw = rng(0, site.host, name, operation)
-            two = [domain.facets[i] for i in sorted(draw.permutation(len(domain.facets))[:2])]
-            wanted = {facet.name: facet.values[draw.integers(len(facet.values))] for facet in two}
-            (first, value), *rest = wanted.items()
-            masked = {} if operation == "compare" else dict(rest)
-            yield Goal(domain=name, host=site.host, operation=operation, stated={first: value}, masked=masked)
 
 
 def solve(driver, goal, architecture="indexed", **how):

@@ -8,11 +8,27 @@ import numpy as np
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.persona2web.agents.episode import World
 from pwagents.persona2web.site.web import LocalWeb
-from pwagents.persona2web.world.domains import make_sites
+from pwagents.persona2web.world.domains import domains, make_sites
 from pwagents.persona2web.world.history import make_histories
 from pwagents.persona2web.world.queries import make_tasks
+from pwagents.persona2web.world.types import Goal
 from pwagents.schema import Usage
+from pwagents.seeds import rng
 from pwagents.settings import HistorySettings, QuerySettings
+
+
+def goals(site):
+    """A goal of each operation in each department: two wanted values, of which some item has both, or one
+    where two items are to be compared."""
+    for name in site.domains:
+        domain = domains()[name]
+        for operation in domain.operations:
+            draw = rng(0, site.host, name, operation)
+            two = [domain.facets[i] for i in sorted(draw.permutation(len(domain.facets))[:2])]
+            wanted = {facet.name: facet.values[draw.integers(len(facet.values))] for facet in two}
+            (first, value), *rest = wanted.items()
+            masked = {} if operation == "compare" else dict(rest)
+            yield Goal(domain=name, host=site.host, operation=operation, stated={first: value}, masked=masked)
 
 
 class Words:
