@@ -38,6 +38,10 @@ def knowing(world, condition):
     return partial(oracle, condition=condition, truth=world.truth("implicit"))
 
 
+def offline(readers, scheme):
+    return lambda task: OfflineAgent(readers[task.user_id], "indexed", scheme)
+
+
 def stopping(task):
     return lambda brief, visit: Played([WebStep(observation=visit.observe(), action="stop []")])
 
@@ -88,17 +92,9 @@ def test_a_frame_has_the_same_columns_whatever_was_played(world, tmp_path):
 
 
 def test_failing_pages_are_counted_apart_and_two_runs_are_the_same(world, readers, tmp_path):
-    condition = Condition("indexed", "on_demand", faults=0.2)
-    agents = {user: OfflineAgent(reader, "indexed", "on_demand") for user, reader in readers.items()}
-
-    def run(name, **changes):
-        return run_condition(
-            world,
-            replace(condition, **changes),
-            lambda task: agents[task.user_id],
-            tmp_path / name,
-            method="m",
-        )
+    def run(name, faults=0.2):
+        condition, agent_of = Condition("indexed", "on_demand", faults=faults), offline(readers, "on_demand")
+        return run_condition(world, condition, agent_of, tmp_path / name, method="m")
 
     first, again, calm = run("a"), run("b"), run("c", faults=0.0)
     assert [record.trajectory for record in first] == [record.trajectory for record in again]
@@ -112,8 +108,7 @@ def test_failing_pages_are_counted_apart_and_two_runs_are_the_same(world, reader
 def test_the_more_is_known_and_said_the_more_succeeds(world, readers, scheme, tmp_path):
     def means(scheme, level=2, memory="implicit"):
         condition = Condition("indexed", scheme, level, memory)
-        agents = {user: OfflineAgent(reader, "indexed", scheme) for user, reader in readers.items()}
-        frame = play(world, condition, lambda task: agents[task.user_id], tmp_path / "runs", scheme)
+        frame = play(world, condition, offline(readers, scheme), tmp_path / "runs", scheme)
         assert (frame["steps"] <= 25).all()
         return frame[["p_web", "p_pref", "p_avg", "success", "looks"]].mean()
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -35,16 +35,15 @@ def test_the_best_come_first_of_equals_the_latest_and_no_more_than_the_top(retri
             assert normalize_embeddings
             return super().encode(texts)
 
-    monkeypatch.setitem(sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=Model))
-    if retriever == "folder":
-        retriever, embedder = str(tmp_path), None
-    else:
-        embedder = Words()
-    settings = RetrievalSettings(retriever=retriever, least=0.2)
-    found = search_of(RECORDS, settings, embedder)("web visit: flight, seat 14A")
+    models = Mock(side_effect=Model)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", Mock(SentenceTransformer=models))
+    name = str(tmp_path) if retriever == "folder" else retriever
+    settings = RetrievalSettings(retriever=name, least=0.2)
+    found = search_of(RECORDS, settings, Words())("web visit: flight, seat 14A")
     assert [event.event_id for event in found[:2]] == ["e2", "e0"]
-    assert len(search_of(RECORDS, settings.changed(top=2), embedder)("flight")) == 2
-    assert search_of([], settings, embedder)("flight") == []
+    assert len(search_of(RECORDS, settings.changed(top=2), Words())("flight")) == 2
+    assert search_of([], settings, Words())("flight") == []
+    assert models.called == (retriever == "folder")
 
 
 def test_cosines_below_the_least_are_left_out():
