@@ -75,8 +75,7 @@ def test_no_cell_assigns_a_name_that_a_setting_has(notebook, tmp_path):
     assert assigned & taken == set()
 
 
-# The cells of 09 are as they were: its room moved whole, and neither is rebuilt yet.
-@pytest.mark.parametrize("notebook", [name for name in QUICK if name != "09_persona2web"])
+@pytest.mark.parametrize("notebook", QUICK)
 def test_at_most_sixteen_cells_and_two_lines_in_five_import_or_present(notebook):
     cells = code_of(notebook)
     assert len(cells) - 3 <= 16  # parameters, start and finish not counted
