@@ -6,7 +6,7 @@ history, for its rules read either text without a mistake and ask the same quest
 plays one of the four cells, and :meth:`Experiment.same_cells` says on how many tasks the others agree.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import product
@@ -286,10 +286,14 @@ class Experiment:
             user: recall.recall_of(h, "implicit", search, self.embedder)
             for user, h in world.histories.items()
         }
+
+        def methods_for(found: Mapping[str, recall.Recall]) -> dict[str, clarify.Method]:
+            chat = {name: clarify.chat_method(model, found) for name, model in self.models.items()}
+            return {"copies what the request finds": clarify.copying_method(found)} | chat
+
         methods = clarify.references(world, seed)
         methods["offline agent's reader"] = clarify.reader_method(self.readers, ours)
-        methods["copies what the request finds"] = clarify.copying_method(ours)
-        methods |= {name: clarify.chat_method(model, ours) for name, model in self.models.items()}
+        methods |= methods_for(ours)
         frames = [clarify.clarify(clarify.our_requests(world), methods, "synthetic")]
         if folder := self.settings.data.data_dir:
             tasks, histories = read_released(project_path(folder))
@@ -297,9 +301,7 @@ class Experiment:
             found = {
                 user: recall.search_of(events, search, self.embedder) for user, events in histories.items()
             }
-            methods = {"copies what the request finds": clarify.copying_method(found)}
-            methods |= {name: clarify.chat_method(model, found) for name, model in self.models.items()}
-            frames.append(clarify.clarify(requests, methods, "released"))
+            frames.append(clarify.clarify(requests, methods_for(found), "released"))
         return pd.concat(frames, ignore_index=True)
 
     @property

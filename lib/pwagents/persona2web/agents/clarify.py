@@ -8,7 +8,6 @@ what was retrieved of it, holds at most.
 """
 
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from pwagents.persona2web.agents.chat import Asking
 from pwagents.persona2web.agents.episode import Brief, Played, World
 from pwagents.persona2web.agents.offline import OfflineAgent
 from pwagents.persona2web.agents.recall import HistoryIndex, Reader, Recall, RetrievalSettings, question_for
+from pwagents.persona2web.judge.scores import retrieval_score
 from pwagents.persona2web.world.domains import domains, facet_of, names_value
 from pwagents.persona2web.world.history import History, values_of
 from pwagents.persona2web.world.released import OfficialTask
@@ -89,38 +89,29 @@ def clarify(requests: Sequence[Request], methods: Mapping[str, Method], data: st
     Columns: ``data, method, task_id, user_id``; ``website`` and ``values``, whether the text names the
     website, and the share of values that it names; ``joint``, all of it; ``p_web_found`` and
     ``p_pref_found``, the share of preferences of which three supporting records were retrieved (missing if
-    the truth is not known); ``seconds``. A request that a model refuses is missing in all of these.
+    the truth is not known). A request that a model refuses is missing in all of these.
     """
     rows = []
     for name, method in methods.items():
         for request in requests:
-            began, row = time.perf_counter(), {"data": data, "method": name, "task_id": request.task_id}
-            row["user_id"] = request.user_id
+            row = {"data": data, "method": name, "task_id": request.task_id, "user_id": request.user_id}
+            rows.append(row)
             try:
                 played = method(request)
             except NotEvaluableError:
-                rows.append(row)
                 continue
-            seconds = time.perf_counter() - began
-            ids = {event for step in played.steps if step.kind == "memory" for event in step.retrieved}
             text = played.rewritten or request.text
-            named = [names_marked(text, value) for value in request.values.values()]
             site = request.site.casefold() in text.casefold()
-            found = {
-                key: len(ids & support) >= min(3, len(support)) for key, support in request.support.items()
-            }
-            preferences = [hit for key, hit in found.items() if key != WEBSITE]
+            named = [names_marked(text, value) for value in request.values.values()]
             row |= {
                 "website": float(site),
                 "values": float(np.mean(named)),
                 "joint": float(site and all(named)),
             }
-            row |= {"p_web_found": float(found[WEBSITE]) if found else np.nan}
-            row |= {
-                "p_pref_found": float(np.mean(preferences)) if preferences else np.nan,
-                "seconds": seconds,
-            }
-            rows.append(row)
+            found = {key: retrieval_score(played.steps, ids) == 1 for key, ids in request.support.items()}
+            preferences = [hit for key, hit in found.items() if key != WEBSITE]
+            row["p_web_found"] = float(found[WEBSITE]) if found else np.nan
+            row["p_pref_found"] = float(np.mean(preferences)) if preferences else np.nan
     return pd.DataFrame(rows)
 
 

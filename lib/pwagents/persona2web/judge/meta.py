@@ -19,7 +19,14 @@ from pwagents.errors import DataError
 from pwagents.llm.chat import ChatModel
 from pwagents.persona2web.agents.episode import WebEpisode, World, run_condition
 from pwagents.persona2web.agents.offline import SCRIPTED, VALID, scripts_of
-from pwagents.persona2web.judge.judges import CRITERIA, ask_judge, judge_by_rules, tell, transcribe
+from pwagents.persona2web.judge.judges import (
+    CRITERIA,
+    Transcript,
+    ask_judge,
+    judge_by_rules,
+    tell,
+    transcribe,
+)
 from pwagents.persona2web.judge.scores import VIEWS, Scores, View, judge
 
 MEASURES: Mapping[str, Callable[[Scores], float]] = {
@@ -107,16 +114,24 @@ def judged_by(
 
     ``routes`` holds a valid route of each task, for the action-wise view.
     """
-    tasks = {task.task_id: task for task in world.tasks}
     if name == "programmatic":
-        truth = world.truth("implicit")
+        tasks, truth = {task.task_id: task for task in world.tasks}, world.truth("implicit")
         return [judge(tasks[each.task_id], each.trajectory, truth) for each in records]
+    seen = transcripts(world, records, view, routes)
+    return [judge_by_rules(each) for each in seen] if name == "rules" else ask_judge(model, seen)
+
+
+def transcripts(
+    world: World, records: Sequence[WebEpisode], view: View, routes: Mapping[str, WebEpisode] = {}
+) -> list[Transcript]:
+    """Return what a view shows of each episode, with a valid route of its task where there is one."""
+    tasks = {task.task_id: task for task in world.tasks}
     events = {event.event_id: event for history in world.histories.values() for event in history.events}
-    texts = []
+    seen = []
     for each in records:
         route = routes[each.task_id].trajectory if routes else None
-        texts.append(transcribe(tasks[each.task_id], each.trajectory, view, events, route))
-    return [judge_by_rules(text) for text in texts] if name == "rules" else ask_judge(model, texts)
+        seen.append(transcribe(tasks[each.task_id], each.trajectory, view, events, route))
+    return seen
 
 
 def agreement(truth: Sequence[Scores], judged: Sequence[Scores | None]) -> pd.DataFrame:
@@ -150,14 +165,11 @@ def write_sheet(path: Path, world: World, records: Sequence[WebEpisode]) -> None
 
     What is not to be scored says so. A filled sheet is read by :func:`read_sheet`.
     """
-    tasks = {task.task_id: task for task in world.tasks}
-    events = {event.event_id: event for history in world.histories.values() for event in history.events}
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as file:
         sheet = csv.writer(file, lineterminator="\n")
         sheet.writerow(["task_id", "method", *CRITERIA, "right website", "right values", "task", "episode"])
-        for record in records:
-            seen = transcribe(tasks[record.task_id], record.trajectory, REASONS, events)
+        for record, seen in zip(records, transcripts(world, records, REASONS), strict=True):
             values = "; ".join(wish.wording for wish in (*seen.stated.values(), *seen.masked.values()))
             about = [seen.host, values, seen.text, tell(seen)]
             sheet.writerow([record.task_id, record.method, *[""] * len(CRITERIA), *about])

@@ -6,7 +6,7 @@ used?). What a level's text states itself need not be found, and counts by utili
 and intent at 1, and the session's state at the goal.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 import pandas as pd
@@ -18,6 +18,7 @@ from pwagents.persona2web.world.types import (
     WEBSITE,
     Goal,
     Request,
+    Step,
     Truth,
     Value,
     WebTask,
@@ -63,12 +64,10 @@ class Scores(Record):
 def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth) -> Scores:
     """Score by the truth: retrieval by ids, utilization by the log, intent by the session's state."""
     goal, requests, left_out = task.goal, trajectory.requests, task.left_out(trajectory.level)
-    ids = {event for step in trajectory.steps if step.kind == "memory" for event in step.retrieved}
-    found: dict[str, Score] = {}
-    for facet in left_out:  # 1 for three supporting records or more (all, if fewer), 1/2 for some
-        support = truth.support.get((task.user_id, goal.domain, facet), frozenset())
-        hits = len(ids & support)
-        found[facet] = 1.0 if hits and hits >= min(ENOUGH, len(support)) else 0.5 if hits else 0.0
+    found = {
+        facet: retrieval_score(trajectory.steps, truth.support.get((task.user_id, goal.domain, facet), ()))
+        for facet in left_out
+    }
     masked = [found[facet] for facet in goal.masked if facet in found]
     # The website: 1 if constraints and operations began and ended there, 1/2 where it was merely seen.
     hosts = [request.host for request, _ in uses(requests, goal)]
@@ -82,6 +81,13 @@ def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth) -> Scores:
         intent=intent_score(task, trajectory),
         reached=trajectory.reached,
     )
+
+
+def retrieval_score(steps: Iterable[Step], support: Collection[str]) -> Score:
+    """Return 1 if the looks among the steps found three supporting records (all, if fewer), 1/2 for some."""
+    ids = {event for step in steps if step.kind == "memory" for event in step.retrieved}
+    hits = len(ids.intersection(support))
+    return 1.0 if hits and hits >= min(ENOUGH, len(support)) else 0.5 if hits else 0.0
 
 
 def uses(requests: Iterable[Request], goal: Goal) -> list[tuple[Request, str]]:
