@@ -108,8 +108,8 @@ def needs(values: Mapping[str, Any]) -> Iterator[Need]:
         yield _gpus(max(group.get("n_gpus", 1) for group in groups), weights)
     folder = project_path(values.get("output_dir") or INTERACTIVE)
     place = next(path for path in (folder, *folder.parents) if path.exists())
-    free = shutil.disk_usage(place).free / GB
-    problem = f"a trained model takes up to {weights:.0f} GB" if free < 2 * weights else ""
+    free, room = shutil.disk_usage(place).free / GB, training_gb(weights, values)
+    problem = f"the largest training takes up to {room:.0f} GB" if free < room else ""
     yield Need(f"disk: {free:.0f} GB are free", problem, "clear it, or set OUTPUTS to another one")
 
 
@@ -142,6 +142,16 @@ def size_gb(name: str) -> float:
     """Return GB of a model's weights, as they lie in a folder, else as :data:`MODELS` has them."""
     size = sum(file.stat().st_size for file in project_path(name).glob("*.safetensors")) / GB
     return size or MODELS.get(name, (0.0,))[-1]
+
+
+def training_gb(weights: float, values: Mapping[str, Any]) -> float:
+    """Return the GB that the largest training of a notebook takes at its peak.
+
+    Trained without an adapter, a model of ``weights`` GB in bfloat16 is saved in float32, twice as much. So
+    are checkpoints, with AdamW's two moments three times that; one goes only when the next is written.
+    """
+    whole = any(isinstance(group, Mapping) and group.get("lora", ()) is None for group in values.values())
+    return 2 * weights * (1 + 2 * 3) if whole else 2 * weights
 
 
 def _gpus(asked: int, weights: float) -> Need:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -80,6 +81,16 @@ def test_all_that_is_missing_is_said_at_once_each_with_what_brings_it(monkeypatc
     study = {"protocol": "leak_free", "official_repo": str(data)}
     there = {"data_dir": str(data), "base": {"model": str(model)}, "shop": {"search_engine": "bm25"}}
     assert missing(**there, study=study) == {}
+
+
+def test_the_disk_must_hold_two_checkpoints_of_a_whole_model_or_an_adapters_merged_one(monkeypatch):
+    for notebook, room in (("05_orion_sft", 213), ("04_puma", 27)):
+        for free, told in ((room - 1, f"takes up to {room} GB"), (room + 1, "")):
+            monkeypatch.setattr(
+                preflight.shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free * 10**9)
+            )
+            lacking = [text for what, text in missing(notebook).items() if what.startswith("disk")]
+            assert bool(lacking) == bool(told) and told in "".join(lacking)
 
 
 def test_a_browser_is_needed_where_one_drives_the_web(monkeypatch, tmp_path):
