@@ -3,8 +3,8 @@
 
     .venv/bin/python benchmarks/gpu_proof.py [orion_grpo orion_sft_full ...] [--tiny]  # none: 4 minutes
 
-Weights are random, settings preset paper's with an adapter (`_full`, on a GPU of 141 GB: without), for two steps.
-MFU is the share of a large product; work done twice for checkpoints counts once. --tiny, or no GPU: sizes / 16.
+Weights are random, settings preset paper's with an adapter (`_full`, on 141 GB: without), for two steps. MFU
+is the share of a large product; work done twice for checkpoints counts once. --tiny, or no GPU: sizes / 16.
 """
 
 import gc

@@ -48,6 +48,7 @@ SIZES: dict[str, Any] = {
         **{"max_steps": 1, "prompts_per_step": 4, "num_generations": 2, "per_device_train_batch_size": 2},
         **{"n_gpus": 2, "sharding": "cpu", "use_vllm": False, "log_tasks": 2, "seeds": [0], "minibatches": 2},
         "variants": [{"name": "credit by turn", "credit": "turn"}],
+        "design": [],
     },
 }
 _MODELS = re.compile("(qwen)|(llama)", re.IGNORECASE)  # in the names or folders of models to be downloaded
