@@ -130,6 +130,16 @@ def read_changes(text: str) -> dict[str, Any]:
     return values
 
 
+def substitutes(notebook: str, settings: Any) -> dict[str, str]:
+    """Return each model in a role for which the preset names another one at an endpoint -> its name."""
+    named, own = settings_values(notebook, {"preset": settings.preset}), plain(settings).get("players", {})
+    return {
+        own[role]: spec.removeprefix("openai:")
+        for role, spec in named.get("players", {}).items()
+        if str(spec).startswith("openai:") and own[role] != spec and ":" in own[role]
+    }
+
+
 def rows(group: Group, name: str = "") -> Iterator[tuple[str, str, Any, str]]:
     """Yield (group, setting, value, meaning) of all settings, groups within groups as "shop.recommender"."""
     shown = plain(group)  # a URL without a token
