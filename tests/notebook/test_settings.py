@@ -268,7 +268,7 @@ def test_a_file_sets_nothing_that_nobody_reads():
     """A notebook passes over groups that it lacks, and all would pass over a misspelt one."""
     keys_of = {name: {*keys(plain(load_settings(name, {})))} for name in NOTEBOOKS}
     sections = {name: module.NOTEBOOKS[name].SECTION for name in NOTEBOOKS}
-    for preset in ("laptop", "smoke", "paper"):
+    for preset in ("laptop", "smoke", "paper", "open"):
         file = yaml.safe_load((PARAMS / f"{preset}.yaml").read_text("utf-8"))
         assert {*file} <= {"all", "orion", *NOTEBOOKS}
         for section, values in file.items():

@@ -234,7 +234,7 @@ def _report(bed: Testbed, name: str, records: Sequence[Episode], stored: str = "
         for i, (task, record) in enumerate(zip([*tasks] * n_trials, records, strict=True)):
             if played := record.trajectory:
                 official = score_episode(bed.world.shop, task, played, protocol="published")
-                own.loc[i, ["function_accuracy", "result_official"]] = official
+                own.loc[i, ["function_accuracy", "result_official"]] = [*official]
     results = with_references(own, bed.world.references())
     means, cells = by_task(results, columns if track == "multi_turn" else _SINGLE_TURN)
     if n_trials > 1:
