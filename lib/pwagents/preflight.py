@@ -28,15 +28,7 @@ from pwagents.errors import DataError, InfrastructureError
 from pwagents.files import FILES, damage
 from pwagents.llm.budget import Load, estimate, shut_down
 from pwagents.llm.openai_model import OpenAIModel
-from pwagents.settings import (
-    COMPLETE,
-    INTERACTIVE,
-    NOTEBOOKS,
-    DataSettings,
-    MethodPlayers,
-    project_path,
-    settings_values,
-)
+from pwagents.settings import COMPLETE, INTERACTIVE, NOTEBOOKS, DataSettings, project_path, settings_values
 from pwagents.urls import KEY_VARIABLE, OPENAI_URL, endpoint_url
 
 GB = 10**9
@@ -75,7 +67,7 @@ def needs(values: Mapping[str, Any], notebooks: Sequence[str] = ()) -> Iterator[
 
     Args:
         values: of its settings, as nested dicts.
-        notebooks: all that are to run, of which one may bring what another needs.
+        notebooks: that run, too, and may bring what it needs.
     """
     data, play, study = values["data"], values.get("play", {}), values.get("study", {})
     if data["source"] in ("personalwab", "amazon"):
@@ -134,11 +126,7 @@ def needs(values: Mapping[str, Any], notebooks: Sequence[str] = ()) -> Iterator[
 
 
 def loads(notebook: str, settings: Any, n: int | None = None) -> dict[str, Load]:
-    """Return what a notebook asks of each role's language model, by its settings.
-
-    Args:
-        n: how many units there are, where the notebook knows: in 03 tasks, in 04 queries to be written.
-    """
+    """Return what a notebook asks of language models by its settings; ``n`` tasks of 03, queries of 04."""
     if notebook == "03_benchmark":
         return _methods(settings, n)
     if notebook == "09_persona2web":
@@ -162,20 +150,15 @@ def loads(notebook: str, settings: Any, n: int | None = None) -> dict[str, Load]
     return {role: Load(getattr(settings.players, role), *each) for role, each in asked.items()} | further
 
 
-def cast(players: MethodPlayers, by_file: bool) -> dict[str, dict[str, list[str]]]:
-    """Return which methods each model plays in notebook 03: model -> track -> methods.
-
-    Args:
-        by_file: whether PUMA (gpt-4o) plays, which needs the functions of PUMA's fine-tuned model.
-    """
+def cast(players: Any, by_file: bool) -> dict[str, dict[str, list[str]]]:
+    """Return which methods each model plays in 03, PUMA (gpt-4o) ``by_file``: model -> track -> methods."""
     from pwagents.agents.methods import PUMA_BY_FILE, TRACKS
 
     names = {track: [each for each in TRACKS[track] if by_file or each != PUMA_BY_FILE] for track in TRACKS}
     parts = dict.fromkeys((players.policy, *players.more_policies), names)
     if players.baselines not in ("", players.policy):  # PersonalWAB's Table 4: two models
-        own = [name for name in names["multi_turn"] if name == PUMA_BY_FILE]
-        others = [name for name in names["multi_turn"] if name not in own]
-        parts[players.policy] = names | {"multi_turn": own}
+        others = [name for name in names["multi_turn"] if name != PUMA_BY_FILE]
+        parts[players.policy] = names | {"multi_turn": [PUMA_BY_FILE] * by_file}
         parts.setdefault(players.baselines, {"single_turn": [], "multi_turn": others})
     return parts
 
@@ -199,8 +182,8 @@ def _episodes(notebook: str, settings: Any) -> tuple[int, dict[str, Load]]:
     """Return how many episodes one of Orion's notebooks plays, and what else it asks."""
     tests, talks, players = settings.study.eval_tasks, settings.role_play, settings.players
     if notebook == "05_orion_sft":
-        teaching = Load(players.teacher, 2 * max(talks.numbers), 4, 2_500, 80)
-        return 4 * max(talks.numbers) + (13 + len(talks.numbers)) * tests, {"teacher": teaching}
+        most, teacher = max(talks.numbers), Load(players.teacher, 2 * max(talks.numbers), 4, 2_500, 80)
+        return 4 * most + (13 + len(talks.numbers)) * tests, {"teacher": teacher}
     rl = settings.rl
     trained = rl.max_steps * rl.episodes * rl.draws
     if notebook == "06_orion_grpo":
@@ -226,9 +209,10 @@ def cost(notebook: str, values: Mapping[str, Any]) -> Need | None:
         settings = NOTEBOOKS[notebook](**known)
     except ValidationError:
         return None
-    if not (players := getattr(settings, "players", None)):
+    players = getattr(settings, "players", None)
+    table = estimate(loads(notebook, settings) if players else {}).query("model.str.startswith('openai:')")
+    if table.empty:
         return None
-    table = estimate(loads(notebook, settings)).query("model.str.startswith('openai:')")
     read, written, usd = table[["prompt tokens", "reply tokens", "US dollars"]].sum()
     what = f"budget: {usd:,.0f} US dollars, {(read + written) / 1e6:,.0f} million tokens"
     if endpoint_url(players.base_url) != OPENAI_URL:
@@ -236,7 +220,7 @@ def cost(notebook: str, values: Mapping[str, Any]) -> Need | None:
     is_more = usd > players.budget_usd or read + written > players.budget_tokens
     wrong = f"above {players.budget_usd:,.0f} dollars or {players.budget_tokens / 1e6:,.0f} million tokens"
     remedy = "raise players.budget_usd and players.budget_tokens, or play less"
-    return Need(what, wrong if is_more else "", remedy) if len(table) else None
+    return Need(what, wrong if is_more else "", remedy)
 
 
 def require_weights(folder: Path) -> None:

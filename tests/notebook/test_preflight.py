@@ -10,6 +10,7 @@ import pytest
 
 from pwagents import preflight
 from pwagents.data.files import PERSONALWAB
+from pwagents.files import write_aside
 from pwagents.llm.budget import shut_down
 from pwagents.preflight import MODELS, cost, needs, require_weights
 from pwagents.settings import NOTEBOOKS, ROOT, settings_values
@@ -84,40 +85,28 @@ def test_all_that_is_missing_is_said_at_once_each_with_what_brings_it(monkeypatc
     assert missing(**there, study=study) == {}
 
 
-# What may be missing on a machine; a plan that its budget does not hold may not.
-BROUGHT = (
-    "files",
-    "prompts",
-    "the published",
-    "PUMA's functions",
-    "key",
-    "model",
-    "GPUs",
-    "disk",
-    "Chromium",
+BROUGHT = "files|prompts|the published|PUMA's functions|key|model|GPUs|disk|Chromium"
+
+
+@pytest.mark.parametrize(
+    ("preset", "n", "models"), [("paper", 11, r"-\d{4}-\d\d-\d\d$"), ("open", 4, "^Qwen2.5-7B")]
 )
-
-
-@pytest.mark.parametrize("preset", ["paper", "open"])
-def test_a_preset_wants_only_what_can_be_brought(preset):
-    names = NOTEBOOKS if preset == "paper" else [*NOTEBOOKS][:4]
-    for notebook in names:
+def test_a_preset_lacks_only_what_can_be_brought_and_its_budgets_hold_its_plan(preset, n, models):
+    for notebook in [*NOTEBOOKS][:n]:
         values = settings_values(notebook, {"preset": preset})
-        lacking = [need.what for need in (*needs(values), cost(notebook, values)) if need and need.wrong]
-        assert all(what.startswith(BROUGHT) for what in lacking), notebook
-        models = re.findall(r"openai:([^'\"\]]+)", str(values.get("players", "")))
-        assert all(re.search(r"-\d{4}-\d\d-\d\d$", model) and shut_down(model) for model in models) or (
-            {*models} == {"Qwen2.5-7B-Instruct"} and "hours of a 7B model" in str(cost(notebook, values))
-        )
+        found = [need for need in (*needs(values), cost(notebook, values)) if need]
+        assert all(re.match(BROUGHT, need.what) for need in found if need.wrong), notebook
+        asked = re.findall(r"openai:([^'\"\]]+)", str(values.get("players", "")))
+        assert all(re.search(models, model) and bool(shut_down(model)) == (n == 11) for model in asked)
+        assert bool(asked and preset == "open") == ("hours of a 7B model" in str(found))
 
 
 def test_pumas_functions_are_sought_in_the_output_folder_and_a_small_budget_is_said(tmp_path):
-    what = "PUMA's functions in runs/04_functions.json"
-    assert "notebook 04" in missing("03_benchmark", output_dir=str(tmp_path))[what]
+    what, file = "PUMA's functions in runs/04_functions.json", tmp_path / "runs" / "04_functions.json"
     values = settings_values("03_benchmark", {"preset": "paper", "output_dir": str(tmp_path)})
+    assert what in missing("03_benchmark", output_dir=str(tmp_path))
     assert what in [need.what for need in needs(values, ["03_benchmark", "04_puma"]) if not need.wrong]
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "04_functions.json").touch()
+    write_aside(file, "{}")
     assert what not in missing("03_benchmark", output_dir=str(tmp_path))
     values["players"]["budget_usd"] = 500.0
     assert "above 500 dollars" in cost("03_benchmark", values).wrong

@@ -131,10 +131,9 @@ def test_an_empty_review_is_compared_as_the_published_code_does(shop):
     assert score == (1, cosine("No review provided.", task.review.text))
 
 
-WAYS = [("Last memory", "single_turn"), ("InteRecAgent", "multi_turn"), ("", "multi_turn")]
-
-
-@pytest.mark.parametrize(("name", "track"), WAYS)  # without a name: as an agent of one's own
+@pytest.mark.parametrize(  # without a name: as an agent of one's own
+    ("name", "track"), [("Last memory", "single_turn"), ("InteRecAgent", "multi_turn"), ("", "multi_turn")]
+)
 def test_a_run_is_exported_with_prompts_and_both_accuracies(benchmark, embedder, name, track, tmp_path):
     engine = build_search_engine(benchmark.products)
     market, tasks = Shop(benchmark, engine, RecommendersByTime((), ()), embedder), benchmark.tasks["test"][:6]
@@ -156,9 +155,9 @@ def test_a_run_is_exported_with_prompts_and_both_accuracies(benchmark, embedder,
         with published_code(None, lambda texts: np.zeros((len(texts), 1))) as load:
             theirs = load("run").calculate_statistics([first, *results])
         assert theirs == {kind: pytest.approx(of_kind) for kind, of_kind in first["results"].items()}
-    scores = [score_episode(market, task, episode) for task, episode in zip(tasks, played, strict=True)]
+    scores = np.mean([score_episode(market, *each) for each in zip(tasks, played, strict=True)], axis=0)
     overall = first["results"]["overall"]
-    assert [overall["avg_action_acc"], overall["avg_res_acc"]] == pytest.approx(np.mean(scores, axis=0))
+    assert [overall["avg_action_acc"], overall["avg_res_acc"]] == pytest.approx(scores)
     assert [result["trial"] for result in results] == [0] * len(tasks) + [1] * len(tasks)
     for result, task, episode in zip(results, [*tasks] * 2, played * 2, strict=True):
         assert benchmark.tasks["test"][result["task_id"]] is task

@@ -13,7 +13,7 @@ own tasks, by its protocol and its scorer, into the file of its leaderboard:
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,6 @@ _COLUMNS = {
     "single_turn": f"{_FUNCTION} Result: result accuracy.",
     "multi_turn": f"{_FUNCTION} Official, final: result accuracy of the best attempt, of the last.",
 }
-_OFFICIAL = "PersonalWAB's, with each rule of its code (pwagents.results.leaderboard); references: ours"
 
 
 def evaluate(
@@ -114,7 +113,6 @@ def evaluate(
     if not isinstance(trials, int) or trials < 1:
         raise SettingsError(f"trials: found {trials!r}; expected a number from 1 on")
     is_published = protocol == "published"
-    preset = preset or ("paper" if is_published else "smoke")
     if name.startswith("Reference"):
         raise SettingsError(f"name: {name!r} is the name of a reference row; expected another")
     if model := _chat_model(agent):
@@ -126,27 +124,27 @@ def evaluate(
     else:
         own_agent.require_agent(agent)
     if is_published:  # nobody else plays, so nobody else's key is needed
-        alone = {"policy": "offline", "more_policies": [], "baselines": ""}
-        alone |= {"user": "none"} if track == "single_turn" else {}
+        alone = {"policy": "offline", "baselines": ""} | ({"user": "none"} if track == "single_turn" else {})
         changes = {**changes, "players": {**alone, **changes.get("players", {})}}
+    preset = preset or ("paper" if is_published else "smoke")
     bed = open_testbed(preset, track, tasks, output_dir, changes, protocol=protocol)
     world, players, before = bed.world, bed.settings.players, counts["episodes stored"]
-    who = {"": "", "offline": "offline policy"}.get(model) or (model and bed.models(model).name)
+    policy = model and (OfflinePolicy(world.identify()) if model == "offline" else bed.models(model))
+    who = getattr(policy, "name", "offline policy") if model else ""
     name, version = name or (f"{method}, {who}" if model else own_agent.name_of(agent)), str(version)
-    records, talker = [], None
+    records: list[Episode] = []
     for trial in map(bed.trial, range(trials)):
         file = trial.settings.output_dir / "runs" / "evaluate.jsonl"
         options = {"workers": players.workers, "served": bed.models.served}
         if model:
-            policy = OfflinePolicy(world.identify()) if model == "offline" else bed.models(model)
-            setup = Setup(policy, world.shop.benchmark.products, track, world.embedder, seed=trial.seed)
-            items = bed.settings.play.published_items[0] if is_published else 0
-            setup = replace(setup, prompts=world.prompts.texts, length=items or None)
+            items = (bed.settings.play.published_items[0] if is_published else 0) or None
+            made_of = (policy, world.shop.benchmark.products, track, world.embedder, items)
+            setup = Setup(*made_of, prompts=world.prompts.texts, seed=trial.seed)
             solve, memory = make_player(method, setup, world.shop, protocol, trial.user)
             facts = trial.facts | {"code": methods.CODE} | ({"items": items} if items else {})
             options |= {"method": method, "model": who, "memory": memory}
             records += episodes(file, world.tasks, solve, facts, **options)
-            talker = METHODS[method](setup)
+            agent = METHODS[method](setup)
         else:
             options |= {"name": name, "version": version}
             begun = world.tasks, trial.begin, world.shop.benchmark.products
@@ -158,7 +156,7 @@ def evaluate(
     if export:
         told = {"model": who or name, "agent_strategy": method if model else "own agent"}
         told |= {"user_model": players.user, "max_concurrency": players.workers, "seed": bed.seed}
-        talk = (lambda record: talker) if talker else None
+        talk = (lambda record: agent) if model else None
         options = {"track": track, "protocol": protocol, "arguments": told}
         export_results(world.shop, world.tasks, records, talk, project_path(export), **options)
     return _report(bed, name, records, counted)
@@ -228,33 +226,30 @@ def _report(bed: Testbed, name: str, records: Sequence[Episode], stored: str = "
     """
     settings, track, tasks = bed.settings, bed.track, bed.world.tasks
     n_trials, is_published = len(records) // max(1, len(tasks)), bed.protocol == "published"
-    own, columns = records_frame(records).assign(method=name), dict(_MULTI_TURN)
+    own = records_frame(records).assign(method=name)
     if is_published:
-        del columns["result_final"]
         for i, (task, record) in enumerate(zip([*tasks] * n_trials, records, strict=True)):
             if played := record.trajectory:
                 official = score_episode(bed.world.shop, task, played, protocol="published")
-                own.loc[i, ["function_accuracy", "result_official"]] = [*official]
+                own.loc[i, ["function_accuracy", "result_official", "result_final"]] = [*official, np.nan]
     results = with_references(own, bed.world.references())
-    means, cells = by_task(results, columns if track == "multi_turn" else _SINGLE_TURN)
+    means, cells = by_task(results, _MULTI_TURN if track == "multi_turn" else _SINGLE_TURN)
+    further = {(COST, column): value for column, value in _mean_costs(records).items()}
     if n_trials > 1:
         each = own["result_official"].groupby(np.arange(len(own)) // len(tasks)).mean()
-        for column, value in {"mean": each.mean(), "variance": each.var()}.items():
-            means[TRIALS, column] = pd.Series({name: value})
-            cells[TRIALS, column] = pd.Series({name: f"{value:.3g}"})
-    for column, value in _mean_costs(records).items():
-        means[COST, column] = pd.Series({name: value})
-        cells[COST, column] = pd.Series({name: format(value, _COSTS[column])})
+        further |= {(TRIALS, "mean"): each.mean(), (TRIALS, "variance"): each.var()}
+    for (heading, column), value in further.items():
+        means[heading, column] = pd.Series({name: value})
+        cells[heading, column] = pd.Series({name: format(value, _COSTS.get(column, ".3g"))})
 
     plays, known = f"{n_trials} trials of " * (n_trials > 1), "as published" if is_published else "leak-free"
-    references = "References are leak-free and need no agent" if is_published else "References need no agent"
+    grader = f"PersonalWAB's; of references {GRADER}" if is_published else GRADER
     notes = [
         f"{plays}{len(tasks):,} test tasks, {settings.data.label}, preset {settings.preset}, seed "
-        f"{settings.seed}, {known}. Means, 95% intervals clustered by user. {references}; the oracle knows "
-        "the answer.",
+        f"{settings.seed}, {known}. Means, 95% intervals clustered by user. References are leak-free, need "
+        "no agent; the oracle knows the answer.",
         f"User: {settings.players.user}." if track == "multi_turn" else "",
-        f"{_COLUMNS[track]} Grader: {GRADER}." if not is_published else f"Grader: {_OFFICIAL}.",
-        f"{TRIALS.capitalize()}: result accuracy of all tasks." if n_trials > 1 else "",
+        f"{_COLUMNS[track]} Grader: {grader}.",
         "Preset smoke is small: compare agents with preset laptop." if settings.preset == "smoke" else "",
         *(*_problems(records), bed.models.note()),
     ]

@@ -63,12 +63,11 @@ class Testbed:
 
     def trial(self, number: int) -> "Testbed":
         """Return the same for another trial: user, random memories and replies have a seed of their own."""
-        shop, seed, player = self.world.shop, self.settings.seed + number, self.settings.players.user
-        user, texts = None, self.world.prompts.texts
+        shop, seed, user, told = self.world.shop, self.settings.seed + number, None, self.world.prompts.texts
         track, protocol, split = self.track, self.protocol, self.split
         if track == "multi_turn":
-            may_leak = protocol == "published"
-            user = make_user(player, self.models, shop.benchmark, seed, texts, may_leak)
+            player, may_leak = self.settings.players.user, protocol == "published"
+            user = make_user(player, self.models, shop.benchmark, seed, told, may_leak)
 
         def begin(task: Task) -> Environment:
             # Leak-free, the agent knows what lies before the user's first task of the split. The recommender
@@ -112,16 +111,11 @@ def open_testbed(
     is_official = protocol == "published" and settings.data.source == "personalwab"
     world = _open_world(settings, wanted, split, is_official)
     models = Models(settings.players, settings.output_dir / "runs" / "replies.sqlite")
-    bed = Testbed(settings, track, world, models, None, None, {}, protocol, split)
-    return bed.trial(0)
+    return Testbed(settings, track, world, models, None, None, {}, protocol, split).trial(0)
 
 
 def _open_world(settings: BenchmarkNotebook, wanted: int, split: Split, is_official: bool) -> ShopWorld:
-    """Make or load a world with its search and recommender; the latest synthetic one is kept in memory.
-
-    Args:
-        is_official: nobody is given another recommender than the published one, so none is really trained.
-    """
+    """Make or load a world with its search and recommender; the latest synthetic one is kept in memory."""
     from pwagents.shop.sasrec import find_published  # imports torch
 
     data, shop_settings, seed = settings.data, settings.shop, settings.seed
@@ -129,10 +123,11 @@ def _open_world(settings: BenchmarkNotebook, wanted: int, split: Split, is_offic
     if key in _kept and _kept[key].folder.is_dir():
         return _kept[key]
     benchmark, _ = load_benchmark(data, seed)
-    if is_official:
+    if is_official:  # nobody is given another recommender than the published one: none is really trained
         if not find_published(data.folder):
-            found = f"{data.data_dir}: found no pwab.pth with 1000_ids.json"
-            raise SettingsError(f"{found}; the published recommender comes with `make data`")
+            raise SettingsError(
+                f"{data.data_dir}: found no pwab.pth with 1000_ids.json; `make data` brings them"
+            )
         shop_settings = shop_settings.changed(rec_dates=1, recommender={"epochs": 1})
     folder, official_repo = settings.output_dir / "cache", settings.play.official_repo
     shop = Shop.open(benchmark, shop_settings, seed, folder, data)

@@ -17,7 +17,7 @@ from pwagents.schema import Usage
 if TYPE_CHECKING:
     import pandas as pd
 
-_VERSION = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
+VERSION = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,6 @@ def _known() -> dict[str, tuple[float, float, str]]:
     return {name: (float(prompt), float(completion), date) for name, prompt, completion, date, _ in rows}
 
 
-def undated(model: str) -> str:
-    """Return a model's name without the date of its snapshot."""
-    return _VERSION.sub("", model)
-
-
 def _facts(model: str) -> tuple[float, float, str] | None:
     """Return what is known of a model.
 
@@ -50,7 +45,7 @@ def _facts(model: str) -> tuple[float, float, str] | None:
     "openai/gpt-4o-2024-08-06" is "gpt-4o", "gpt-4o-2024-05-13" is not.
     """
     name = model.lower().rpartition("/")[2]
-    return _known().get(name) or _known().get(undated(name))
+    return _known().get(name) or _known().get(VERSION.sub("", name))
 
 
 def price_of(model: str) -> tuple[float, float] | None:

@@ -140,15 +140,15 @@ def export_results(
 ) -> Path:
     """Write a run as the file that the published ``run.py`` writes, which its scorer reads.
 
-    First its arguments, its cost and its statistics. Then results: each holds the number of the test task,
-    both accuracies of each call, the task and the actions, tokens of each call, the conversation, and the
-    number of the trial. Episodes that were not scored are left out.
+    First its arguments, cost and statistics, then results: each holds the number of the test task, both
+    accuracies of each call, the task and the actions, tokens of each call, the conversation, the trial.
+    Episodes that were not scored are left out.
 
     Args:
         records: of the tasks, in their order, one trial after the other.
-        make_agent: episode -> the prompting method that played it, for the ``messages`` that its model was
-            sent. None, of any other agent: the conversation is the task, its calls and what came back.
-        arguments: of ``run.py``, beside those that follow from the others.
+        make_agent: episode -> the prompting method that played it, for its ``messages``; None for any other
+            agent, of which the conversation is the task, its calls and what came back.
+        arguments: of ``run.py``, which do not follow from the others.
     """
     results, scored = [], []
     numbers = {task.task_id: number for number, task in enumerate(shop.benchmark.tasks["test"])}
@@ -158,13 +158,11 @@ def export_results(
             continue
         scores = score_calls(shop, task, played, protocol=protocol)
         state = Environment(shop, task, track, protocol).state
+        talk = [user(state.observation), *(x for i in enumerate(played.steps) for x in call_messages(*i))]
         if make_agent:
             talk = make_agent(record).messages(replace(state, session=played.steps))
-        else:
-            steps = (message for i, step in enumerate(played.steps) for message in call_messages(i, step))
-            talk = [user(state.observation), *steps]
-        score = score_episode(shop, task, played, protocol=protocol)
-        scored.append((task.type, len(played.steps), *score))
+        best = max((score for score in scores if score.function), default=Score(0.0, 0.0))
+        scored.append((task.type, len(played.steps), *best))
         result = {
             "task_id": numbers[task.task_id],
             "action_acc": [int(score.function) for score in scores],
@@ -188,11 +186,10 @@ def export_results(
 
 def _statistics(scored: Sequence[tuple]) -> dict[str, dict[str, float]]:
     """Return what the published ``calculate_statistics`` does of (type, steps, function, result), by type."""
-    statistics = {}
+    statistics, names = {}, ("avg_interaction_times", "avg_action_acc", "avg_res_acc")
     for name in (*TASK_TYPES, "overall"):
-        rows = np.array([numbers for kind, *numbers in scored if name in (kind, "overall")], float)
-        means = rows.mean(axis=0).tolist() if len(rows) else [0.0, 0.0, 0.0]
-        names = ("avg_interaction_times", "avg_action_acc", "avg_res_acc")
+        rows = [numbers for kind, *numbers in scored if name in (kind, "overall")]
+        means = np.mean(rows or [[0.0, 0.0, 0.0]], axis=0).tolist()
         statistics[name] = {"total_count": len(rows), **dict(zip(names, means, strict=True))}
     return statistics
 
