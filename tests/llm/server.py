@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -124,13 +124,12 @@ def transformers_serve() -> Iterator[str]:
     """A real peer, ``transformers serve``, that loads the folder which a request names; its URL."""
     with ChatServer() as gone:
         url, address = gone.url, gone.server_address
-    command = [Path(sys.executable).with_name("transformers"), "serve", "--device", "cpu"]
-    server = subprocess.Popen([*command, "--host", address[0], "--port", str(address[1])])
+    command = [Path(sys.executable).with_name("transformers"), "serve", "--device", "cpu", "--port"]
+    server = subprocess.Popen([*command, str(address[1]), "--host", address[0]])
     try:
-        for _ in range(600):  # until it is there
-            with suppress(OSError), socket.create_connection(address):
-                break
-            time.sleep(0.1)
+        with socket.socket() as probe:
+            while server.poll() is None and probe.connect_ex(address):
+                time.sleep(0.1)
         yield url
     finally:
         server.terminate()
