@@ -217,10 +217,9 @@ def cost(notebook: str, values: Mapping[str, Any]) -> Need | None:
     what = f"budget: {usd:,.0f} US dollars, {(read + written) / 1e6:,.0f} million tokens"
     if endpoint_url(players.base_url) != OPENAI_URL:
         what += f", {(read / READS + written / WRITES) / 3600:,.1f} hours of a 7B model on one 80 GB GPU"
-    is_more = usd > players.budget_usd or read + written > players.budget_tokens
     wrong = f"above {players.budget_usd:,.0f} dollars or {players.budget_tokens / 1e6:,.0f} million tokens"
-    remedy = "raise players.budget_usd and players.budget_tokens, or play less"
-    return Need(what, wrong if is_more else "", remedy)
+    is_held = usd <= players.budget_usd and read + written <= players.budget_tokens
+    return Need(what, "" if is_held else wrong, "raise players.budget_usd and budget_tokens, or play less")
 
 
 def require_weights(folder: Path) -> None:
@@ -298,8 +297,9 @@ def main() -> None:
         asked = re.findall(r"openai:([^'\"\]]+)", str([*players.values()]))
         endpoints |= {(name, players["base_url"]) for name in asked}
     for name, base_url in sorted(endpoints):
-        day = shut_down(name)
-        known = f" (its maker shuts it down on {day}; rows of a substitute say so)" if day else ""
+        known = (
+            f" (its maker shuts it down on {day}; a substitute is named)" if (day := shut_down(name)) else ""
+        )
         try:
             OpenAIModel(name, base_url).try_out()
             print(f"openai:{name} answers{known}")

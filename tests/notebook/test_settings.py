@@ -28,6 +28,7 @@ from pwagents.settings import (
     read_changes,
     rows,
     settings_values,
+    substitutes,
 )
 
 from . import notebooks
@@ -255,6 +256,18 @@ def test_every_setting_has_a_meaning_and_a_line_in_laptop():
         for group, name, _, what in rows(load_settings(notebook, {})):
             values = reduce(dict.get, group.split("."), file) if group else file
             assert what and name in {*values, "preset", "output_dir", "stored_runs_only"}, f"{group}.{name}"
+
+
+def test_a_model_that_plays_in_the_place_of_the_presets_is_named(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    given = {
+        "preset": "paper",
+        "players": {"policy": "openai:x", "user": "openai:x", "baselines": "openai:y"},
+    }
+    named = {"openai:x": "gpt-4o-2024-08-06 and gpt-4o-mini-2024-07-18", "openai:y": "gpt-4o-mini-2024-07-18"}
+    assert substitutes("03_benchmark", load_settings("03_benchmark", given)) == named
+    given = {"players": {"policy": "openai:x"}}  # of rules
+    assert substitutes("03_benchmark", load_settings("03_benchmark", given)) == {}
 
 
 def keys(values, path=()):

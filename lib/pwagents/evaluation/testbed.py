@@ -63,11 +63,11 @@ class Testbed:
 
     def trial(self, number: int) -> "Testbed":
         """Return the same for another trial: user, random memories and replies have a seed of their own."""
-        shop, seed, user, told = self.world.shop, self.settings.seed + number, None, self.world.prompts.texts
+        shop, seed, user, texts = self.world.shop, self.settings.seed + number, None, self.world.prompts.texts
         track, protocol, split = self.track, self.protocol, self.split
         if track == "multi_turn":
-            player, may_leak = self.settings.players.user, protocol == "published"
-            user = make_user(player, self.models, shop.benchmark, seed, told, may_leak)
+            made_of = self.settings.players.user, self.models, shop.benchmark, seed, texts
+            user = make_user(*made_of, may_leak=protocol == "published")
 
         def begin(task: Task) -> Environment:
             # Leak-free, the agent knows what lies before the user's first task of the split. The recommender

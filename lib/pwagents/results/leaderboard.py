@@ -1,8 +1,7 @@
 """PersonalWAB's leaderboard: its scorer, rule by rule, and a run as the file that its ``run.py`` writes.
 
-Of the file's ``run_args`` are filled: env, task_split, start_index, end_index, num_trials, user_mode and
+Of the file's ``run_args`` are filled: env, task_split, start_index, end_index, num_trials, user_mode,
 max_steps, and what the caller says (``evaluate``: model, agent_strategy, user_model, max_concurrency, seed).
-All others are null.
 
 The published scorer differs from ours (:mod:`pwagents.shop.score`) by the rules below. Each can be
 switched on by itself: with none of them the scores are ours, with all of them those of the published code.
