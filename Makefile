@@ -3,7 +3,7 @@
 #   make test          the tests
 # `make help` lists the other targets. What can be set, as in `make reproduce PRESET=smoke JOBS=1`:
 
-# smoke (minutes), laptop, or paper (GPU box)
+# smoke (minutes), laptop, paper (GPU box), or open (one GPU, no key)
 PRESET ?= laptop
 # where results go: $(OUTPUTS)/$(PRESET)
 OUTPUTS ?= outputs
@@ -33,7 +33,7 @@ TORCH_FLAGS ?=
 # the stamp of a finished environment; empty (READY=) for one you made yourself: it is used as it is
 READY ?= $(VENV)/.ready
 
-PRESETS := smoke laptop paper
+PRESETS := smoke laptop paper open
 ifeq ($(and $(filter 1,$(words $(PRESET))),$(filter $(PRESETS),$(PRESET))),)
   $(error PRESET is "$(PRESET)"; choose one of: $(PRESETS))
 endif
@@ -49,8 +49,10 @@ LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.
 REPRODUCE_FULL := $(patsubst notebooks/%,$(NB)/%,$(NOTEBOOKS))
 CHOSEN := $(foreach n,$(ONLY),$(or $(filter $(NB)/$(n)%,$(REPRODUCE_FULL)),\
   $(error ONLY names "$(n)"; expected numbers of notebooks, as in ONLY="03 04")))
-REPRODUCE := $(or $(CHOSEN),$(filter-out $(NB)/07% $(NB)/08%,$(REPRODUCE_FULL)))
-EVERYTHING := $(or $(CHOSEN),$(REPRODUCE_FULL))
+# Nothing is trained at open.
+IN_PRESET := $(if $(filter open,$(PRESET)),$(filter $(foreach n,00 01 02 03,$(NB)/$(n)%),$(REPRODUCE_FULL)),$(REPRODUCE_FULL))
+REPRODUCE := $(or $(CHOSEN),$(filter-out $(NB)/07% $(NB)/08%,$(IN_PRESET)))
+EVERYTHING := $(or $(CHOSEN),$(IN_PRESET))
 # What reproduce-full changes of some notebooks at laptop, which then run again: what was made before is found, and
 # their tables get longer. The other presets have all of it as they are.
 FULL_03_benchmark := play: {worlds: [0, 1, 2, 3, 4]}
@@ -66,7 +68,7 @@ run = $(VENV)/bin/python -m
   preflight models
 
 help: ## list the targets
-	@echo "make <target> [PRESET=smoke|laptop|paper, now $(PRESET)]"
+	@echo "make <target> [PRESET=smoke|laptop|paper|open, now $(PRESET)]"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## make the environment in .venv (3 minutes, 3 GB; the targets below do it when needed)
@@ -138,10 +140,10 @@ clean: ## remove the results of the preset (the environment and outputs/referenc
 
 # --- notebooks -------------------------------------------------------------------------------------
 
-# JOBS notebooks run beside each other: one a core, but for the preset paper, whose notebooks take a whole
+# JOBS notebooks run beside each other: one a core, but for the presets paper and open, whose notebooks take a whole
 # machine each. Threads of one (where its numbers are not portable, else one): the cores, shared out among the jobs.
 CORES ?= $(shell nproc 2>/dev/null || echo 1)
-JOBS ?= $(if $(filter paper,$(PRESET)),1,$(CORES))
+JOBS ?= $(if $(filter paper open,$(PRESET)),1,$(CORES))
 MAKEFLAGS += -j$(JOBS)
 # A notebook that cannot start, or fails, stops those alone that read from it.
 MAKEFLAGS += $(if $(filter reproduce%,$(MAKECMDGOALS)),-k)

@@ -70,7 +70,7 @@ _REQUESTS = {
 def overrides(
     preset: Mapping[str, Any], models: tuple[Path, Path], data: Path, url: str, output: Path
 ) -> dict[str, Any]:
-    """What a notebook's parameters cell changes of the paper preset.
+    """What a notebook's parameters cell changes of the preset paper, or of open.
 
     Args:
         preset: the notebook's values, from :func:`pwagents.settings.settings_values`.
@@ -83,7 +83,7 @@ def overrides(
     for group in ("study", "play"):
         if "official_repo" in preset.get(group, {}):
             changed[group]["official_repo"] = str(data)
-    return changed | {"preset": "paper", "data_dir": str(data), "output_dir": str(output)}
+    return changed | {"preset": preset["preset"], "data_dir": str(data), "output_dir": str(output)}
 
 
 def _changed(
@@ -99,7 +99,7 @@ def _changed(
             changed[name] = sizes[name]
         elif isinstance(value, str) and (match := _MODELS.search(value)):
             model = models[match.lastindex - 1]
-            changed[name] = f"local:{model}" if value.startswith("local:") else str(model)
+            changed[name] = "".join(re.findall("^(?:local|openai):", value)) + str(model)
     return changed
 
 

@@ -68,7 +68,7 @@ def project(tmp_path, project_root):
     for folder in ("lib/pwagents", "notebooks", "params"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "lib/pwagents/module.py").touch()
-    for preset in ("smoke", "laptop", "paper"):
+    for preset in ("smoke", "laptop", "paper", "open"):
         (tmp_path / "params" / f"{preset}.yaml").write_text(PARAMS)
     (tmp_path / "ready").touch()
     (tmp_path / "told").write_text('echo "$@"; touch "$6/notebooks/$7.ipynb"')

@@ -24,10 +24,13 @@ def main() -> int:
         help="FILE.py:NAME of a function or class, openai:MODEL, local:FOLDER, replay:MODEL, or a trained "
         "model's folder",
     )
-    add("--preset", default="smoke", help="smoke, laptop or paper; default: %(default)s")
+    add("--preset", default="", help="default: smoke, or paper with --protocol published")
     add("--track", default="multi_turn", help="multi_turn (the default) or single_turn")
     add("--source", default="", help="synthetic, amazon or personalwab; default: the preset's")
     add("--data-dir", default="", help="the folder of the source's files")
+    add("--protocol", default="leak_free", help="leak_free (the default) or published: PersonalWAB's own")
+    add("--trials", type=int, default=1, help="how often each task is played; default: %(default)s")
+    add("--export", default="", metavar="FILE", help="write the file of PersonalWAB's leaderboard, too")
     add("--tasks", type=int, help="how many, drawn at random; 0: all; default: the preset's")
     add("--output-dir", default="", help="default: outputs/evaluate/PRESET")
     add("--name", default="", help="what tables call the agent; default: its own name")
@@ -45,9 +48,10 @@ def main() -> int:
         from pwagents.settings import read_changes
 
         agent, changes = load_agent(given.pop("agent")), read_changes(given.pop("changes"))
+        given = {option: value for option, value in given.items() if value not in ("", None)}
         if twice := sorted(given.keys() & changes.keys()):
             raise ValueError(f"-y: found {', '.join(twice)}, which have options of their own")
-        print(f"Making the world, its search and its recommender of preset {given['preset']}", flush=True)
+        print("Making the world, its search and its recommender", flush=True)
         print(evaluate(agent, **given, **changes))
         return 0
     except KeyboardInterrupt:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from pwagents.llm.budget import Load, estimate
 from pwagents.orion.experiment import OrionRuns
 from pwagents.orion.reward import episode_returns
 from pwagents.orion.study import Study
@@ -196,16 +195,3 @@ def cause_of(task: Task, steps: Sequence[Step], cooperative: RuleUser, engine: S
             if fact and find_run(fact.value, step.observation.text) is None:
                 return "simulator"
     return "agent"
-
-
-def estimate_roles(settings: OrionSettings, episodes: int, **further: Load) -> pd.DataFrame:
-    """Estimate what language models behind the roles, and ``further`` ones, are asked in so many episodes."""
-    players, users = settings.players, settings.data.n_users + settings.study.training_users
-    loads = {
-        "writer": Load(players.writer, 9 * users, 1.1, 900, 40),  # PersonalWAB has nine tasks a user
-        "profiler": Load(players.profiler, users, 10, 1_200, 250),
-        "user": Load(players.user, episodes, 1.5, 1_200, 40),
-        "updater": Load(players.updater, episodes, 4, 900, 150),
-        "judge": Load(players.judge, episodes, 4, 1_500, 10),
-    }
-    return estimate(loads | further)
