@@ -28,7 +28,8 @@ def test_values_of_sound_files_stay_as_published(personalwab_files, place):
     product = benchmark.products["B000000003"]
     assert (product.category, product.price, product.store) == ("Home_and_Kitchen", 19.99, "Stoolworks")
     assert product.features == ("Solid oak", "Four <b>legs</b>")
-    assert product.details == {"Color": "Brown", "Ranks": "Stools: 3"}
+    assert product.details == {"Color": "Brown", "Ranks": {"Stools": 3}}
+    assert product.flat_details == {"Color": "Brown", "Ranks": "Stools: 3"}
     behavior = benchmark.behaviors["UANN"][3]
     assert (behavior.parent_asin, behavior.timestamp) == ("B000000003", 1_600_259_200_000)
     assert behavior.review.text == "It holds me well.<br />It came on day 3."
