@@ -87,28 +87,17 @@ def published_code(endpoint: Endpoint | None, embed: Callable[[list[str]], np.nd
 
 def official_contents(info: Mapping[str, Any]) -> str:
     """A product's record as the published index holds it: labels, and values as its code prints them."""
-    return "\n".join(
-        [
-            f"- Title: {info['title']}",
-            f"- Parent Asin: {info['parent_asin']}",
-            f"- Main Category: {info['main_category']}",
-            f"- Average Rating: {info['average_rating']}",
-            f"- Rating Number: {info['rating_number']}",
-            f"- Price: {info['price']}",
-            f"- Store: {info['store']}",
-            f"- Details: {json.dumps(info['details'])}",
-            f"- Description: {info['description']}",
-            f"- Features: {info['features']}",
-        ]
-    )
+    text = "- Title: {title}\n- Parent Asin: {parent_asin}\n- Main Category: {main_category}\n"
+    text += "- Average Rating: {average_rating}\n- Rating Number: {rating_number}\n- Price: {price}\n"
+    text += "- Store: {store}\n- Details: {nested}\n- Description: {description}\n- Features: {features}"
+    return text.format(**info, nested=json.dumps(info["details"]))
 
 
-def published_functions(
-    search: Callable[[str], list[str]],
-    recommend: Callable[[list[str]], list[str]],
-    products: Mapping[str, Mapping[str, Any]],
-) -> list[Callable]:
-    """The web functions of the clone, with engines of a test's own: a query or known ids -> ids."""
+Search = Callable[[Any], list[str]]  # a query, or known ids -> ids
+
+
+def published_functions(search: Search, recommend: Search, products: Mapping[str, Any]) -> list[Callable]:
+    """The web functions of the clone, with engines of a test's own, on records."""
     numbers = {asin: i for i, asin in enumerate(products)}
     asins = list(numbers)
     contents = {asin: json.dumps({"contents": official_contents(info)}) for asin, info in products.items()}

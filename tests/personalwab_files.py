@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pwagents.data.personalwab import load_personalwab
 from pwagents.schema import Behavior, Benchmark, Task
 
 
@@ -30,11 +29,6 @@ def records(benchmark: Benchmark) -> dict[str, Any]:
         "all_products": {asin: product(asin) for asin in benchmark.products},
         "instructions": {split: [*map(task, tasks)] for split, tasks in benchmark.tasks.items()},
     }
-
-
-def read_again(tables: dict[str, Any], folder: Path) -> Benchmark:
-    """The benchmark that is read, as published, from the files of these records."""
-    return load_personalwab(write_records(tables, folder), protocol="published")
 
 
 def write_records(tables: dict[str, Any], folder: Path) -> Path:

@@ -31,6 +31,7 @@ Outcome = Literal["scored", "infrastructure_error", "not_evaluable"]
 # Why a reply of a model could not be carried out; empty where it could.
 ProblemKind = Literal["", "malformed_json", "unknown_function", "wrong_arguments", "empty", "cut_off"]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Verbatim = Annotated[str, StringConstraints(pattern=r"\S")]  # not blank, with the white space at its ends
 
 # Why an episode ended: the agent called stop; the one call of the single-turn track; the limit of steps, or
 # of tokens; whoever drove it broke off; the policy's model refused to act; the agent raised an error.
@@ -73,7 +74,7 @@ class Product(Record):
     """
 
     parent_asin: Text
-    title: Text
+    title: Verbatim
     category: Text
     price: Annotated[int | float, Field(ge=0)] | None = None  # US dollars
     store: str | None = None
@@ -138,7 +139,7 @@ class Task(Record):
     user_id: Text
     type: TaskType
     timestamp: Annotated[int, Field(gt=0)]
-    instruction: Text
+    instruction: Verbatim
     target: Text
     review: Review
 

@@ -11,6 +11,7 @@ import pytest
 from pwagents.agents.chat import Setup
 from pwagents.agents.interec import first_profile, play_interec
 from pwagents.agents.methods import METHODS, PUMA_BY_FILE, PumaByFile
+from pwagents.data.personalwab import load_personalwab
 from pwagents.llm.chat import Reply, ToolCall
 from pwagents.llm.prompts import official_prompts
 from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Product, Review, Task, UserProfile
@@ -20,7 +21,7 @@ from pwagents.shop.sasrec import RecommendersByTime
 from pwagents.users.llm import LlmUser
 
 from ..official_code import CLONE, Endpoint, canonical, needs_clone, published_code, published_functions
-from ..personalwab_files import read_again, records
+from ..personalwab_files import records, write_records
 from .conftest import ScriptedModel
 
 HASHES = Path(__file__).with_name("official_sent.json")
@@ -74,11 +75,7 @@ def raw():
         fields |= {"category": "Home" if i % 2 else "Electronics"}
         fields |= {"average_rating": 4.5, "rating_number": 10 * i}
         if i % 4:  # the others are bare
-            fields |= {
-                "price": i if i % 3 else i + 0.5,
-                "store": "Lumo",
-                "features": ("bright", 'it\'s "cool"'),
-            }
+            fields |= {"store": "Lumo", "features": ("bright", 'it\'s "cool"'), "price": [i, i / 4][i % 2]}
             ranks = {"Home & Kitchen": 90_210, "Lamps": i}
             fields |= {"details": {"Farbe": "gr\u00fcn", "Best Sellers Rank": ranks, "Sizes": ["S", None]}}
         products[f"B{i:02}"] = Product(parent_asin=f"B{i:02}", **fields)
@@ -92,14 +89,13 @@ def raw():
         tasks.append(Task(**fields, **about, review=review(i)))
     words = {"price_sensitivity": "High", "diversity_preference": "Low", "interaction_complexity": "Medium"}
     profile = UserProfile(**dict.fromkeys(UserProfile.model_fields, "x") | words)
-    train = tasks[0].model_copy(update={"task_id": "t0"})
-    split = {"train": (train,), "test": (*tasks,)}
+    split = {"train": (tasks[0].model_copy(update={"task_id": "t0"}),), "test": (*tasks,)}
     return records(Benchmark("fixture", products, {"U1": past}, split, {"U1": profile}))
 
 
 @pytest.fixture(scope="module")
 def benchmark(raw, tmp_path_factory):
-    return read_again(raw, tmp_path_factory.mktemp("raw"))
+    return load_personalwab(write_records(raw, tmp_path_factory.mktemp("raw")), protocol="published")
 
 
 def script(method, track, task_type):
@@ -169,9 +165,7 @@ def sent_here(benchmark):
             user = LlmUser(model, benchmark.products, benchmark.profiles, prompts=prompts, may_leak=True)
         by_file = FUNCTION_OF[task_type] if method == PUMA_BY_FILE else None
         setup = Setup(model, benchmark.products, track, Embedding(), length=ITEMS, prompts=prompts)
-        shop = Shop(
-            benchmark, Engine, RecommendersByTime([0], [Engine]), Embedding, searched="labelled texts"
-        )
+        shop = Shop(benchmark, Engine, RecommendersByTime([0], [Engine]), Embedding, searched="labels, too")
         environment = Environment(shop, task, track, "published", user, details=True)
         if method == "InteRecAgent":
             play_interec(setup, environment, PROFILE)
