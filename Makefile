@@ -13,9 +13,10 @@ ONLY ?=
 DATA_DIR ?= data/personalwab
 DATA_URL ?= https://github.com/HongruCai/PersonalWAB
 DATA_COMMIT ?= 23ff65c4c2288198b4b3d00d835760da2c2ff8e8
-# data, recommender, and the modules that hold the official prompts (pwagents.llm.prompts names them)
+# data, recommender, search index, and the modules that hold the official prompts (pwagents.llm.prompts names them)
 DATA_FILES := /LICENSE /PersonalWAB/envs/pwab/data /PersonalWAB/envs/pwab/functions/recommender/checkpoint \
-  /PersonalWAB/envs/pwab/functions/recommender/data /PersonalWAB/envs/pwab/__init__.py /PersonalWAB/envs/user.py \
+  /PersonalWAB/envs/pwab/functions/recommender/data /PersonalWAB/envs/pwab/functions/search/indexes \
+  /PersonalWAB/envs/pwab/__init__.py /PersonalWAB/envs/user.py \
   /PersonalWAB/envs/pwab/functions/*.py /PersonalWAB/agents/utils.py /PersonalWAB/agents/chat_react_agent.py \
   /PersonalWAB/agents/gpt_function_calling_agent.py /PUMA/utils.py /scripts/tools/init_interecagent_memory.py
 # the environment, made where there is none, and the Python it is made with

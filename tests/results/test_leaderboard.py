@@ -176,7 +176,7 @@ def test_the_published_environment_and_scorer_give_our_numbers_with_all_rules(sh
     with published_code(Endpoint(lambda request: {}), lambda texts: np.zeros((len(texts), 1))) as load:
         base = load("PersonalWAB.envs.base")
         base.compute_similarity = lambda real, written: cosine(written, real)
-        functions = published_functions(find, lambda ids: find(" ".join(ids)), shop.benchmark)
+        functions = published_functions(find, lambda ids: find(" ".join(ids)), data["all_products"])
         for number, (i, task, played) in enumerate(episodes):
             steps = -1 if number % 2 == 0 else 10
             env = base.PWABaseEnv(data, functions, data["instructions"]["test"], "no", "gpt-4o", "", steps)

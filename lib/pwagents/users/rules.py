@@ -209,7 +209,7 @@ def product_facts(product: Product, profile: UserProfile | None = None) -> Itera
 
     # Details by the last word of their keys where it is a slot: "Special Feature" is about a feature.
     stated = [kind, store]
-    for key, value in product.details.items():
+    for key, value in product.flat_details.items():
         names = re.findall(r"[a-z]+", key.lower())
         value = re.split(r"[,;/(]", value.lower())[0].strip()
         is_dull = not set(phrases()["dull_keys"].split()).isdisjoint(names) or value in ("yes", "no")
