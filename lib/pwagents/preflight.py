@@ -66,8 +66,7 @@ def needs(values: Mapping[str, Any], notebooks: Sequence[str] = ()) -> Iterator[
     """Yield what a notebook needs beyond this repository and its environment.
 
     Args:
-        values: of its settings, as nested dicts.
-        notebooks: that run, too, and may bring what it needs.
+        values: of its settings, as nested dicts; notebooks: that run, too, and may bring what it needs.
     """
     data, play, study = values["data"], values.get("play", {}), values.get("study", {})
     if data["source"] in ("personalwab", "amazon"):
@@ -184,8 +183,7 @@ def _episodes(notebook: str, settings: Any) -> tuple[int, dict[str, Load]]:
     if notebook == "05_orion_sft":
         most, teacher = max(talks.numbers), Load(players.teacher, 2 * max(talks.numbers), 4, 2_500, 80)
         return 4 * most + (13 + len(talks.numbers)) * tests, {"teacher": teacher}
-    rl = settings.rl
-    trained = rl.max_steps * rl.episodes * rl.draws
+    trained = (rl := settings.rl).max_steps * rl.episodes * rl.draws
     if notebook == "06_orion_grpo":
         baselines = {f"baselines, {each}": Load(each, 5 * tests, 4.5, 4_000, 60) for each in players.policies}
         return len(rl.methods) * (trained + 2 * tests) + 15 * tests, baselines

@@ -156,9 +156,8 @@ def evaluate(
     if export:
         told = {"model": who or name, "agent_strategy": method if model else "own agent"}
         told |= {"user_model": players.user, "max_concurrency": players.workers, "seed": bed.seed}
-        talk = (lambda record: agent) if model else None
-        options = {"track": track, "protocol": protocol, "arguments": told}
-        export_results(world.shop, world.tasks, records, talk, project_path(export), **options)
+        run = world.shop, world.tasks, records, (lambda record: agent) if model else None
+        export_results(*run, project_path(export), track=track, protocol=protocol, arguments=told)
     return _report(bed, name, records, counted)
 
 

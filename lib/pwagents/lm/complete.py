@@ -69,11 +69,11 @@ def complete(
 
 
 def _transformers(
-    folder: Path, loaded: dict | None, most: int, temperature: float, n: int, independent: bool
+    folder: Path, kept: dict | None, most: int, temperature: float, n: int, alone: bool
 ) -> Write:
     import torch
 
-    device, loaded = "cuda" if torch.cuda.is_available() else "cpu", {} if loaded is None else loaded
+    device, loaded = "cuda" if torch.cuda.is_available() else "cpu", {} if kept is None else kept
     if folder not in loaded:
         tokenizer = read_tokenizer(folder)
         tokenizer.padding_side = "left"
@@ -87,7 +87,7 @@ def _transformers(
     chance = {"do_sample": True, "temperature": temperature, "top_k": 50, "top_p": 1.0} if temperature else {}
     chance = chance or {"do_sample": False, "temperature": None, "top_k": None, "top_p": None}
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    beams = 1 if independent else n
+    beams = 1 if alone else n
     options = {"max_new_tokens": most, "num_beams": beams, "num_return_sequences": n}
     options["early_stopping"] = beams > 1  # published, too: done with the first so many finished beams
 
@@ -103,7 +103,7 @@ def _transformers(
     return write
 
 
-def _vllm(folder: Path, most: int, temperature: float, n: int, independent: bool) -> Write:
+def _vllm(folder: Path, most: int, temperature: float, n: int, alone: bool) -> Write:
     from vllm import LLM, SamplingParams
 
     free_memory()  # vLLM takes nine tenths of the GPU: what a training of this process left there must go
