@@ -147,10 +147,10 @@ assert results[:3] == [again.search(query) for query in queries[:3]]
 
 
 PUBLISHED = """
-import json, sys
+import json, sys, types
 from pathlib import Path
 from pwagents.settings import DataSettings
-from pwagents.shop.environment import Shop, open_search
+from pwagents.shop.environment import FUNCTIONS, Shop, open_search
 from pwagents.shop.search import start_java
 folder = Path(sys.argv[1])
 asins, queries = json.loads((folder / "input.json").read_text())
@@ -160,8 +160,8 @@ start_java()("io.anserini.index.IndexCollection").main(options.split())
 how = "bm25", folder, DataSettings(source="personalwab", data_dir=str(folder)), "published"
 index, searched = open_search(dict.fromkeys(asins), *how)
 _, why = open_search({}, *how)
-shop = Shop(None, index, None, None, searched=searched)
-hits = [shop.show_contents([asin for asin, _ in index.search(query)]) for query in queries]
+begun = types.SimpleNamespace(shop=Shop(None, index, None, None, searched=searched))
+hits = [FUNCTIONS["search_product_by_query"](begun, query=query) for query in queries]
 (folder / "output.json").write_text(json.dumps([searched, why, [dict(hit) for hit in hits]]))
 next((folder / "indexes").glob("*.fdm")).unlink()
 open_search(dict.fromkeys(asins), *how)
