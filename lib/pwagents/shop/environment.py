@@ -119,7 +119,7 @@ class Shop:
         """Return what decides an episode besides settings and data, for the keys of stored ones."""
         published = [self.published] if protocol == "published" and self.published else []
         facts = {"recommenders": [each.name for each in published or self.recommenders.recommenders]}
-        return facts | ({"searched": self.searched} if self.searched else {})
+        return facts | ({"searched": self.searched.partition(" (")[0]} if self.searched else {})
 
     def show(self, asins: Sequence[str]) -> Observation:
         """Return the observation of products, in the given order."""
