@@ -108,29 +108,31 @@ def open_testbed(
     if not settings.portable:
         portable.switch_off()
     engine.use(settings.engine)
-    is_official = protocol == "published" and settings.data.source == "personalwab"
-    world = _open_world(settings, wanted, split, is_official)
+    world = _open_world(settings, wanted, split, protocol)
     models = Models(settings.players, settings.output_dir / "runs" / "replies.sqlite")
     return Testbed(settings, track, world, models, None, None, {}, protocol, split).trial(0)
 
 
-def _open_world(settings: BenchmarkNotebook, wanted: int, split: Split, is_official: bool) -> ShopWorld:
+def _open_world(settings: BenchmarkNotebook, wanted: int, split: Split, protocol: Protocol) -> ShopWorld:
     """Make or load a world with its search and recommender; the latest synthetic one is kept in memory."""
     from pwagents.shop.sasrec import find_published  # imports torch
 
     data, shop_settings, seed = settings.data, settings.shop, settings.seed
-    key = (data, shop_settings, seed, settings.play.official_repo, wanted, split, portable.is_on())
+    key = (data, shop_settings, seed, settings.play.official_repo, wanted, split, protocol)
+    key += (portable.is_on(),)
     if key in _kept and _kept[key].folder.is_dir():
         return _kept[key]
-    benchmark, _ = load_benchmark(data, seed)
-    if is_official:  # nobody is given another recommender than the published one: none is really trained
+    benchmark, _ = load_benchmark(data, seed, protocol)
+    if (
+        protocol == "published" and data.source == "personalwab"
+    ):  # nobody is given another recommender than the published one: none is really trained
         if not find_published(data.folder):
             raise SettingsError(
                 f"{data.data_dir}: found no pwab.pth with 1000_ids.json; `make data` brings them"
             )
         shop_settings = shop_settings.changed(rec_dates=1, recommender={"epochs": 1})
     folder, official_repo = settings.output_dir / "cache", settings.play.official_repo
-    shop = Shop.open(benchmark, shop_settings, seed, folder, data)
+    shop = Shop.open(benchmark, shop_settings, seed, folder, data, protocol)
     # Train tasks of users who have test tasks, too: a shop is that of a user's first test task.
     users = {task.user_id for task in benchmark.tasks["test"]}
     tasks = [task for task in benchmark.tasks[split] if task.user_id in users]
