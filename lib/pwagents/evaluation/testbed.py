@@ -123,9 +123,8 @@ def _open_world(settings: BenchmarkNotebook, wanted: int, split: Split, protocol
     if key in _kept and _kept[key].folder.is_dir():
         return _kept[key]
     benchmark, _ = load_benchmark(data, seed, protocol)
-    if (
-        protocol == "published" and data.source == "personalwab"
-    ):  # nobody is given another recommender than the published one: none is really trained
+    if protocol == "published" and data.source == "personalwab":
+        # Nobody is given another recommender than the published one: none is really trained.
         if not find_published(data.folder):
             raise SettingsError(
                 f"{data.data_dir}: found no pwab.pth with 1000_ids.json; `make data` brings them"
