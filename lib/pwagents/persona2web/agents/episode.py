@@ -25,7 +25,7 @@ from pwagents.persona2web.agents.recall import (
 from pwagents.persona2web.browser.chromium import ChromiumDriver
 from pwagents.persona2web.browser.driver import Driver, HtmlDriver, Visit
 from pwagents.persona2web.site.serve import serving
-from pwagents.persona2web.site.web import LocalWeb, succeeded
+from pwagents.persona2web.site.web import LocalWeb, WebSession, succeeded
 from pwagents.persona2web.world.domains import domains
 from pwagents.persona2web.world.history import History
 from pwagents.persona2web.world.types import Architecture, Level, Scheme, Step, Truth, WebTask, WebTrajectory
@@ -108,24 +108,31 @@ def run_episode(
     try:
         driver.begin(session)
         played = agent(brief, Visit(driver, condition.architecture))
-        # Intended is the stated part of the goal, on any site of the domain.
-        hosts, goal = domains()[task.goal.domain].hosts, task.goal
-        stated = [goal.model_copy(update={"host": host, "masked": {}}) for host in hosts]
-        return WebTrajectory(
-            task_id=task.task_id,
-            level=condition.level,
-            scheme=condition.scheme,
-            architecture=condition.architecture,
-            rewritten=played.rewritten,
-            steps=tuple(played.steps),
-            answer=played.answer,
-            requests=tuple(session.log),
-            site_fault=driver.site_fault,
-            reached=succeeded(session, goal, web.sites[goal.host], played.answer),
-            intended=any(succeeded(session, each, web.sites[each.host], played.answer) for each in stated),
-        )
+        return record(task, condition, played, session, web, driver.site_fault)
     finally:
         web.end(session)
+
+
+def record(
+    task: WebTask, condition: Condition, played: Played, session: WebSession, web: LocalWeb, fault: bool
+) -> WebTrajectory:
+    """Return what was played in a session, with what came of it; ``fault``: whether a page failed."""
+    # Intended is the stated part of the goal, on any site of the domain.
+    hosts, goal = domains()[task.goal.domain].hosts, task.goal
+    stated = [goal.model_copy(update={"host": host, "masked": {}}) for host in hosts]
+    return WebTrajectory(
+        task_id=task.task_id,
+        level=condition.level,
+        scheme=condition.scheme,
+        architecture=condition.architecture,
+        rewritten=played.rewritten,
+        steps=tuple(played.steps),
+        answer=played.answer,
+        requests=tuple(session.log),
+        site_fault=fault,
+        reached=succeeded(session, goal, web.sites[goal.host], played.answer),
+        intended=any(succeeded(session, each, web.sites[each.host], played.answer) for each in stated),
+    )
 
 
 # --- all tasks under one condition -------------------------------------------------------------------------

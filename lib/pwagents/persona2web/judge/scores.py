@@ -83,6 +83,38 @@ def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth) -> Scores:
     )
 
 
+def explain(scores: Scores, task: WebTask, trajectory: WebTrajectory, truth: Truth) -> dict[str, str]:
+    """Return why :func:`judge` gave each score, without a word of the right website or the right values."""
+    goal, requests = task.goal, trajectory.requests
+    recalled = {event for step in trajectory.steps if step.kind == "memory" for event in step.retrieved}
+
+    def found(name: str) -> str:
+        support = truth.support.get((task.user_id, goal.domain, name), frozenset())
+        return f"{name}: {len(recalled & support)} of {len(support)} supporting records were recalled"
+
+    applied = {name: preference_score(requests, goal, {name: value}) for name, value in goal.masked.items()}
+    why = {
+        "website_retrieval": found(WEBSITE),
+        "website_utilization": (
+            "The right website was not opened.",
+            "The right website was opened; what was done did not begin and end there.",
+            "Constraints and operations began and ended on the right website.",
+        )[int(2 * scores.website_utilization)],
+        "preference_retrieval": "; ".join(map(found, goal.masked)),
+        "preference_utilization": "; ".join(
+            f"{name}: the right value was {'applied' if used else 'not applied last, or not at all'}"
+            for name, used in applied.items()
+        ),
+        "intent": (
+            "The operation was not done, or not with all stated constraints, or more was done.",
+            "A failing page stopped a right plan.",
+            "The operation was done with all stated constraints.",
+        )[int(2 * scores.intent)],
+        "reached": f"The session's state at the end is {'' if scores.reached else 'not '}the goal.",
+    }
+    return {name: text for name, text in why.items() if getattr(scores, name) is not None}
+
+
 def retrieval_score(steps: Iterable[Step], support: Collection[str]) -> Score:
     """Return 1 if the looks among the steps found three supporting records (all, if fewer), 1/2 for some."""
     ids = {event for step in steps if step.kind == "memory" for event in step.retrieved}

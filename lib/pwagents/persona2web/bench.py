@@ -1,0 +1,335 @@
+"""Tasks of the local web for any browser agent: sites and a control API behind one port of this machine.
+
+    python -m pwagents web-bench --preset laptop --port 8011
+
+Who runs an agent begins a task by the API (described at ``/openapi.json``) and gets two secrets. The start
+address holds one, ``http://start.test.ID.localhost:8011/``: whatever browser opens it is in the task's
+session on all sites, without a cookie or a header, as links keep the id. The other is a token, which the
+agent's browser never sees: by it the API recalls records of the user's history (and logs which), takes
+notes, and ends the task with the scores that our own drivers' episodes get.
+
+Tasks follow from the preset and a seed, so a bench that was killed serves the same ones again. Whoever sets
+the variable ``WEB_BENCH_SECRET`` makes an edition whose answers nobody has; tasks are then listed and begun
+by a key alone, which is derived from the secret and does not tell it.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, StringConstraints
+from starlette.datastructures import Headers
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from pwagents import local_server
+from pwagents.persona2web.agents.episode import Condition, Played, World, record
+from pwagents.persona2web.agents.recall import Recall, RetrievalSettings, recall_of
+from pwagents.persona2web.experiment import Experiment
+from pwagents.persona2web.judge.scores import SCORES, explain, judge
+from pwagents.persona2web.site import serve
+from pwagents.persona2web.site.web import WebSession
+from pwagents.persona2web.world.types import (
+    PORTAL,
+    BrowsingEvent,
+    Level,
+    MemoryStep,
+    Step,
+    WebStep,
+    WebTask,
+    WebTrajectory,
+)
+from pwagents.settings import load_settings, read_changes
+
+SECRET = "WEB_BENCH_SECRET"
+IDLE_S = 1800.0  # what nobody used for so long is gone
+MAX_OPEN = 1000
+Words = Annotated[str, StringConstraints(max_length=10_000)]
+
+
+class Listed(BaseModel):
+    """A task that can be begun, as often as wished."""
+
+    task_id: str
+    user_id: str
+    query: str
+
+
+class Begun(Listed):
+    """A task that was begun: ``start_url`` is for the agent's browser, ``token`` for the API."""
+
+    token: str
+    start_url: str
+    steps_left: int
+
+
+class Question(BaseModel, extra="forbid"):
+    query: Words
+
+
+class Recalled(BaseModel):
+    """Records of the history that a question found, best first, and the steps that are left."""
+
+    records: tuple[BrowsingEvent, ...]
+    steps_left: int
+
+
+class Note(BaseModel, extra="forbid"):
+    """A step that the agent took, for those who read its trajectory; scores do not depend on notes."""
+
+    action: Words
+    reason: Words = ""
+    observation: Words = ""
+
+
+class Noted(BaseModel):
+    steps_left: int
+
+
+class End(BaseModel, extra="forbid"):
+    answer: Words = ""
+
+
+class Finished(BaseModel):
+    """Scores from 0 to 1 (null: does not apply), why, and all that is stored of an episode."""
+
+    scores: dict[str, float | None]
+    reasons: dict[str, str]
+    trajectory: WebTrajectory
+
+
+class Wrong(BaseModel):
+    """What is wrong with a request, in a line."""
+
+    detail: str
+
+
+@dataclass
+class Run:
+    """A task that was begun, until it is forgotten."""
+
+    task: WebTask
+    session: WebSession
+    token: str
+    used: float
+    played: Played = field(default_factory=Played)
+    finished: Finished | None = None
+
+    @property
+    def steps_left(self) -> int:
+        """Steps that our own agents had left; looks into the history and notes are steps."""
+        return self.played.left("indexed", "on_demand")
+
+    def take(self, step: Step) -> None:
+        """Keep a step; an HTTPException if there is none left, or the task has ended."""
+        self.require_steps()
+        self.played.steps.append(step)
+
+    def require_steps(self) -> None:
+        if self.finished:
+            raise HTTPException(409, "This task has ended.")
+        if self.steps_left <= 0:
+            raise HTTPException(429, "No steps are left: finish the task.")
+
+
+class Bench:
+    """Begins, keeps and ends runs of a world's tasks, at one level of ambiguity; for one thread."""
+
+    def __init__(self, world: World, retrieval: RetrievalSettings, level: Level = 2, idle_s: float = IDLE_S):
+        self.world, self.level, self.idle_s = world, level, idle_s
+        self.tasks = {task.task_id: task for task in world.tasks}
+        self.recalls: dict[str, Recall] = {
+            user: recall_of(history, "implicit", retrieval, world.embedder)
+            for user, history in world.histories.items()
+        }
+        self._truth = world.truth("implicit")
+        self._runs: dict[str, Run] = {}  # by the session's id
+
+    def listed(self, task: WebTask) -> dict[str, str]:
+        """Return what an agent may know of a task."""
+        return {"task_id": task.task_id, "user_id": task.user_id, "query": task.texts[self.level]}
+
+    def begin(self, task_id: str) -> Run:
+        """Begin a task in a session of its own."""
+        self.forget()
+        if task_id not in self.tasks:
+            raise HTTPException(404, "There is no such task; GET /tasks lists them.")
+        if len(self._runs) >= MAX_OPEN:
+            raise HTTPException(429, f"{MAX_OPEN:,} tasks are open; wait until some are forgotten.")
+        task = self.tasks[task_id]
+        session = self.world.web.begin(task.now)
+        token = f"{session.session_id}-{secrets.token_urlsafe(24)}"
+        self._runs[session.session_id] = run = Run(task, session, token, time.monotonic())
+        return run
+
+    def use(self, session_id: str) -> Run | None:
+        """Return the run of a session, which somebody just used."""
+        self.forget()
+        if run := self._runs.get(session_id):
+            run.used = time.monotonic()
+        return run
+
+    def forget(self) -> None:
+        """End the sessions that nobody used for long."""
+        oldest = time.monotonic() - self.idle_s
+        for run in [run for run in self._runs.values() if run.used < oldest]:
+            self.world.web.end(run.session)
+            del self._runs[run.session.session_id]
+
+    def finish(self, run: Run, answer: str) -> Finished:
+        """End a task and score it; asked again, the same."""
+        if run.finished is None:
+            looks, run.played.answer = any(step.kind == "memory" for step in run.played.steps), answer
+            condition = Condition("indexed", "on_demand" if looks else "none", self.level)
+            failed = any(request.status >= 500 for request in run.session.log)
+            played = record(run.task, condition, run.played, run.session, self.world.web, failed)
+            self.world.web.end(run.session)
+            scores = judge(run.task, played, self._truth)
+            run.finished = Finished(
+                scores={name: getattr(scores, name) for name in (*SCORES, "reached")},
+                reasons=explain(scores, run.task, played, self._truth),
+                trajectory=played,
+            )
+        return run.finished
+
+
+# --- over HTTP ---------------------------------------------------------------------------------------------
+
+
+def key_of(secret: str) -> str:
+    """Return the key by which tasks of a secret edition are listed and begun; empty for the public one."""
+    return hashlib.sha256(f"{secret}/key".encode()).hexdigest()[:32] if secret else ""
+
+
+def make_app(bench: Bench, key: str = "") -> Callable:
+    """Return sites and API as one ASGI application: names with a session's id are sites."""
+    api, sites = _make_api(bench, key), serve.make_app(bench.world.web)
+
+    async def app(scope: dict[str, Any], receive: Callable, send: Callable) -> None:
+        chosen: Callable = api
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            session_id = serve.split_host(headers.get("host", ""))[2]
+            if session_id:
+                bench.use(session_id)
+                chosen = sites
+            elif "transfer-encoding" in headers or int(headers.get("content-length", 0)) > serve.MAX_BODY:
+                chosen = JSONResponse({"detail": "The body is too long, or does not say its length."}, 413)
+        await chosen(scope, receive, send)
+
+    return app
+
+
+def _make_api(bench: Bench, key: str) -> FastAPI:
+    wrong = {code: {"model": Wrong} for code in (401, 404, 409, 413, 422, 429)}
+    api = FastAPI(title="pwagents web-bench", version="1", docs_url=None, redoc_url=None, responses=wrong)
+    # Pages of other names, which lead here, must not use the API of whoever visits them.
+    api.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+    bearer = HTTPBearer(auto_error=False, description="The token of a task; to list and begin, the key.")
+    Given = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+
+    @api.exception_handler(RequestValidationError)
+    async def refuse(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        text = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return JSONResponse({"detail": text.encode("utf-8", "replace").decode()[:300]}, 422)
+
+    async def check_key(given: Given) -> None:
+        if not _same(given.credentials if given else "", key):
+            raise HTTPException(401, "This edition needs its key: Authorization: Bearer KEY.")
+
+    async def find_run(given: Given) -> Run:
+        token = given.credentials if given else ""
+        run = bench.use(token.partition("-")[0])
+        if run is None or not _same(token, run.token):
+            raise HTTPException(401, "No open task has this token: Authorization: Bearer TOKEN.")
+        return run
+
+    keyed = {"dependencies": [Depends(check_key)]} if key else {}
+    OfRun = Annotated[Run, Depends(find_run)]
+
+    @api.get("/tasks", **keyed)
+    async def list_tasks() -> list[Listed]:
+        """List all tasks."""
+        return [Listed(**bench.listed(task)) for task in bench.tasks.values()]
+
+    @api.post("/tasks/{task_id}", **keyed)
+    async def begin(task_id: str, request: Request) -> Begun:
+        """Begin a task in a session of its own."""
+        run = bench.begin(task_id)
+        url = f"http://{PORTAL}.{run.session.session_id}.localhost:{request.url.port or 80}/"
+        about = bench.listed(run.task)
+        return Begun(**about, token=run.token, start_url=url, steps_left=run.steps_left)
+
+    @api.post("/recall")
+    async def recall(run: OfRun, question: Question) -> Recalled:
+        """Ask the user's history; this is a step. The records that are returned count as retrieved."""
+        run.require_steps()
+        records = await asyncio.to_thread(bench.recalls[run.task.user_id], question.query)
+        ids = tuple(each.event_id for each in records)
+        run.take(MemoryStep(query=question.query, retrieved=ids, answer=""))
+        return Recalled(records=tuple(records), steps_left=run.steps_left)
+
+    @api.post("/note")
+    async def note(run: OfRun, note: Note) -> Noted:
+        """Write down a step of the agent."""
+        run.take(WebStep(**note.model_dump()))
+        return Noted(steps_left=run.steps_left)
+
+    @api.post("/finish")
+    async def finish(run: OfRun, end: End) -> Finished:
+        """End the task and score it; its pages are then gone. Asked again, the answer is the same."""
+        return bench.finish(run, end.answer)
+
+    return api
+
+
+def _same(given: str, expected: str) -> bool:
+    return secrets.compare_digest(given.encode(), expected.encode())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve the tasks of a preset until the process is interrupted."""
+    parser = argparse.ArgumentParser(prog="pwagents web-bench", description=__doc__.splitlines()[0])
+    parser.add_argument("--preset", default="laptop", help="smoke, laptop or paper; default: %(default)s")
+    parser.add_argument("--port", type=int, default=8011)
+    parser.add_argument("--level", type=int, choices=(0, 1, 2), default=2, help="of ambiguity; default: 2")
+    parser.add_argument("--idle", type=float, default=IDLE_S, help="seconds until a silent task is forgotten")
+    parser.add_argument("-y", default="{}", metavar="YAML", help="changes of notebook 09's settings")
+    given, secret = parser.parse_args(arguments), os.environ.get(SECRET, "")
+    try:
+        if 0 < len(secret) < 16:
+            raise ValueError(f"{SECRET}: expected at least 16 characters, which nobody can guess")
+        listener = local_server.listen(given.port)
+        changes = read_changes(given.y) | {"preset": given.preset}
+        if secret:
+            changes["seed"] = int(hashlib.sha256(secret.encode()).hexdigest(), 16)
+        settings = load_settings("09_persona2web", {"output_dir": f"outputs/{given.preset}", **changes})
+        folder = settings.output_dir
+        experiment = Experiment(settings, folder / "cache", folder / "runs" / "replies.sqlite")
+        if settings.study.retriever == "minilm":
+            experiment.embed()
+        bench = Bench(experiment.world, experiment.condition().retrieval, given.level, given.idle)
+    except (ValueError, RuntimeError, OSError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    key = key_of(secret)
+    begun = f", by the key {key}" if key else ""
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    print(f"{len(bench.tasks):,} tasks at {url}{begun} (Ctrl+C ends it)", flush=True)
+    local_server.serve(make_app(bench, key), listener)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
