@@ -98,7 +98,7 @@ def compare(world: World, tasks: Iterable[WebTask], pythons: Mapping[str, str]) 
     """Return a row a task, plan and way to play it; each recipe runs in the Python that is given for it."""
     bench, truth, rows = Bench(world, SEARCH), world.truth("implicit"), []
     with local_server.serving(make_app(bench)) as port:
-        for task, (name, plan) in ((task, each) for task in tasks for each in plans_of(task).items()):
+        for task, (name, plan) in ((one, each) for one in tasks for each in plans_of(one).items()):
             steps = list(write_down(plan, task, world.web))
             brief, driver = Brief(task.texts[2], bench.recalls[task.user_id]), HtmlDriver(world.web)
             agent = partial(follow, steps)

@@ -19,13 +19,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="pwagents", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="command")
     commands.add_parser("web-bench", help="serve the local web's tasks to any browser agent")
-    add = commands.add_parser(
-        "evaluate", help="let an agent play test tasks, and show its scores"
-    ).add_argument
-    add(
-        "agent",
-        help="FILE.py:NAME (function or class), openai:MODEL, local:FOLDER, replay:MODEL, or a folder",
-    )
+    add = commands.add_parser("evaluate", help="let an agent play test tasks; show scores").add_argument
+    add("agent", help="FILE.py:NAME, openai:MODEL, local:FOLDER, replay:MODEL, or a trained model's folder")
     add("--preset", default="smoke", help="smoke, laptop or paper; default: %(default)s")
     add("--track", default="multi_turn", help="multi_turn (the default) or single_turn")
     add("--source", default="", help="synthetic, amazon or personalwab; default: the preset's")
@@ -33,12 +28,7 @@ def main() -> int:
     add("--tasks", type=int, help="how many, drawn at random; 0: all; default: the preset's")
     add("--output-dir", default="", help="default: outputs/evaluate/PRESET")
     add("--name", default="", help="what tables call the agent; default: its own name")
-    add(
-        "--version",
-        default="",
-        help="of your own agent: stored episodes of this name and version are used; without one, all are "
-        "played anew. Models are known by their names or contents",
-    )
+    add("--version", default="", help="of your own agent: stored episodes of it are used; none: all are new")
     add("--method", default="Last memory", help="how a chat model is prompted")
     add("-y", "--changes", default="{}", metavar="YAML", help="of the preset: '{players: {workers: 8}}'")
     if sys.argv[1:2] == ["web-bench"]:
