@@ -11,6 +11,7 @@ on a bench behind a port. Exits with status 1 where a score or a request differs
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -64,11 +65,11 @@ def write_down(plan: Plan, task: WebTask, web: LocalWeb) -> Iterator[tuple[str, 
     visit = Visit(driver, "occam")
     while (move := navigator.next(visit.observe())).actions:
         (action,), before = move.actions, driver.page
-        number = int(action.split("[")[1].split("]")[0])
-        node = before.elements[number]
         visit.act(action)
-        form = next(node.element.iterancestors("form"), None)
-        if node.role == "button" and form.get("method") == "post":
+        found = re.match(r"click \[(\d+)\]", action)
+        node = before.elements[int(found[1])] if found else before.root
+        form = next(node.element.iterancestors("form"), None) if node.role == "button" else None
+        if form is not None and form.get("method") == "post":
             yield "press", node.name
         elif driver.page.url != before.url:
             yield "open", driver.page.url.removeprefix("http://")
