@@ -24,11 +24,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi import Body, Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import BaseModel, StringConstraints
+from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -54,7 +54,7 @@ from pwagents.settings import load_settings, read_changes
 SECRET = "WEB_BENCH_SECRET"
 IDLE_S = 1800.0  # what nobody used for so long is gone
 MAX_OPEN = 1000
-Words = Annotated[str, StringConstraints(max_length=10_000)]
+Words = Annotated[str, Body(embed=True, max_length=10_000)]
 
 
 class Listed(BaseModel):
@@ -73,31 +73,14 @@ class Begun(Listed):
     steps_left: int
 
 
-class Question(BaseModel, extra="forbid"):
-    query: Words
-
-
-class Recalled(BaseModel):
-    """Records of the history that a question found, best first, and the steps that are left."""
-
-    records: tuple[BrowsingEvent, ...]
-    steps_left: int
-
-
-class Note(BaseModel, extra="forbid"):
-    """A step that the agent took, for those who read its trajectory; scores do not depend on notes."""
-
-    action: Words
-    reason: Words = ""
-    observation: Words = ""
-
-
 class Noted(BaseModel):
     steps_left: int
 
 
-class End(BaseModel, extra="forbid"):
-    answer: Words = ""
+class Recalled(Noted):
+    """Records of the history that a question found, best first."""
+
+    records: tuple[BrowsingEvent, ...]
 
 
 class Finished(BaseModel):
@@ -132,14 +115,11 @@ class Run:
 
     def take(self, step: Step) -> None:
         """Keep a step; an HTTPException if there is none left, or the task has ended."""
-        self.require_steps()
-        self.played.steps.append(step)
-
-    def require_steps(self) -> None:
         if self.finished:
             raise HTTPException(409, "This task has ended.")
         if self.steps_left <= 0:
             raise HTTPException(429, "No steps are left: finish the task.")
+        self.played.steps.append(step)
 
 
 class Bench:
@@ -272,24 +252,23 @@ def _make_api(bench: Bench, key: str) -> FastAPI:
         return Begun(**about, token=run.token, start_url=url, steps_left=run.steps_left)
 
     @api.post("/recall")
-    async def recall(run: OfRun, question: Question) -> Recalled:
+    async def recall(run: OfRun, query: Words) -> Recalled:
         """Ask the user's history; this is a step. The records that are returned count as retrieved."""
-        run.require_steps()
-        records = await asyncio.to_thread(bench.recalls[run.task.user_id], question.query)
+        records = await asyncio.to_thread(bench.recalls[run.task.user_id], query)
         ids = tuple(each.event_id for each in records)
-        run.take(MemoryStep(query=question.query, retrieved=ids, answer=""))
+        run.take(MemoryStep(query=query, retrieved=ids, answer=""))
         return Recalled(records=tuple(records), steps_left=run.steps_left)
 
     @api.post("/note")
-    async def note(run: OfRun, note: Note) -> Noted:
-        """Write down a step of the agent."""
-        run.take(WebStep(**note.model_dump()))
+    async def note(run: OfRun, action: Words, reason: Words = "", observation: Words = "") -> Noted:
+        """Write down a step of the agent, for those who read its trajectory; scores do not depend on it."""
+        run.take(WebStep(observation=observation, reason=reason, action=action))
         return Noted(steps_left=run.steps_left)
 
     @api.post("/finish")
-    async def finish(run: OfRun, end: End) -> Finished:
+    async def finish(run: OfRun, answer: Words = "") -> Finished:
         """End the task and score it; its pages are then gone. Asked again, the answer is the same."""
-        return bench.finish(run, end.answer)
+        return bench.finish(run, answer)
 
     return api
 
@@ -323,13 +302,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, RuntimeError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
-    key = key_of(secret)
+    key, url = key_of(secret), f"http://127.0.0.1:{listener.getsockname()[1]}"
     begun = f", by the key {key}" if key else ""
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     print(f"{len(bench.tasks):,} tasks at {url}{begun} (Ctrl+C ends it)", flush=True)
     local_server.serve(make_app(bench, key), listener)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -45,20 +45,17 @@ class OfflineAgent:
 
     def __call__(self, brief: Brief, visit: Visit) -> Played:
         """Play one episode."""
+        played, plan, questions = _begin(brief)
         if self.scheme == "pre_execution":
             played, plan = self.clarify(brief)
-            walk(played, visit, plan, self.architecture, self.scheme)
-            return played
-        played, plan, questions = _begin(brief)
         questions = questions if self.scheme == "on_demand" else []
         if WEBSITE in questions:  # a site is needed at once, a preference when there is a choice
             plan = self._look(questions.pop(0), plan, brief, played)
-        until = Navigator.at_choice if questions else None
-        walk(played, visit, plan, self.architecture, self.scheme, until)
+        if questions:
+            walk(played, visit, plan, self.architecture, self.scheme, Navigator.at_choice)
         for name in questions:
             plan = self._look(name, plan, brief, played)
-        if questions:
-            walk(played, visit, plan, self.architecture, self.scheme)
+        walk(played, visit, plan, self.architecture, self.scheme)
         return played
 
     def clarify(self, brief: Brief) -> tuple[Played, Plan]:
@@ -80,11 +77,8 @@ class OfflineAgent:
         """Ask the history for one thing, and return the plan with what the reader makes of it."""
         domain, query = plan.domain.name, question_for(plan.domain, name)
         records = brief.recall(query)
-        read = (
-            self.reader.website(records, domain)
-            if name == WEBSITE
-            else self.reader.value(records, domain, name)
-        )
+        is_site, reader = name == WEBSITE, self.reader
+        read = reader.website(records, domain) if is_site else reader.value(records, domain, name)
         answer = "The records do not tell." if read is None else f"{name}: {value_text(read)}"
         ids = tuple(record.event_id for record in records)
         reason = f"The task leaves out the {name}."
@@ -92,9 +86,8 @@ class OfflineAgent:
         if read is None:
             return plan
         why = {**plan.why, name: f"the history shows it ({len(records)} records found)"}
-        if name == WEBSITE:
-            return replace(plan, host=read, why=why)
-        return replace(plan, values={**plan.values, name: read}, why=why)
+        new = {"host": read} if is_site else {"values": {**plan.values, name: read}}
+        return replace(plan, why=why, **new)
 
 
 def _begin(brief: Brief) -> tuple[Played, Plan, list[str]]:

@@ -209,14 +209,9 @@ class HtmlDriver(Driver):
 # memory) are the agent's own.
 FORMS: dict[Architecture, dict[str, tuple[str, ...]]] = {
     "occam": {"click": ("id",), "type": ("id", "text", "?enter"), "go_back": ()},
-    "indexed": {
-        "click": ("id",),
-        "type": ("id", "text", "?enter"),
-        "select": ("id", "text"),
-        "go_to": ("text",),
-        "go_back": (),
-    },
 }
+FORMS["indexed"] = {"click": ("id",), "type": ("id", "text", "?enter"), "select": ("id", "text")}
+FORMS["indexed"] |= {"go_to": ("text",), "go_back": ()}
 _TEXT = r"(?:[^\[\]]|\[[^\[\]]*\])*"  # holds no bracket, or pairs of them
 _WORDS = {"id": "[number]", "text": "[text]", "?enter": "[1 for Enter]"}
 

@@ -101,15 +101,9 @@ def transcribe(
         stated = {name: facet_of(goal.domain, name).stated for name in values}
         return {name: Wish(value, stated[name].format(value_text(value))) for name, value in values.items()}
 
-    rubric = {
-        "view": view,
-        "text": task.texts[trajectory.level],
-        "host": goal.host,
-        "operation": goal.operation,
-        "stated": wishes(goal.stated),
-        "masked": wishes(goal.masked),
-        "to_find": ("website",) * (WEBSITE in left_out) + ("preferences",) * bool(left_out & {*goal.masked}),
-    }
+    to_find = ("website",) * (WEBSITE in left_out) + ("preferences",) * bool(left_out & {*goal.masked})
+    rubric = {"view": view, "text": task.texts[trajectory.level], "host": goal.host, "to_find": to_find}
+    rubric |= {"operation": goal.operation, "stated": wishes(goal.stated), "masked": wishes(goal.masked)}
     did = _did(trajectory)
     if view == "action_wise":
         bare = tuple(Did(each.action, error=each.error) for each in did)
@@ -165,19 +159,12 @@ def tell(transcript: Transcript) -> str:
 
 # --- the judge that reads by rules -------------------------------------------------------------------------
 
-_WORDS = {  # of what is acted on, or of the last page's address, once an operation was done
-    "cart": r"^click .*\b(add|put|buy)\b",
-    "booking": r"^click .*\b(hold|save|make)\b",
-    "compare": r"^click .*\bcompare: ",
-    "search": r"^stop\b",
-    "lookup": r"^stop\b.*\d",
-}
-_PAGES = {
-    "cart": r"\.test/cart\b",
-    "booking": r"\.test/bookings\b",
-    "compare": r"\.test/(compare|search)\b",
-    "search": r"\.test/search\b",
-    "lookup": r"\.test/item/",
+_DONE = {  # words of what is acted on, and of the last page's address, once an operation was done
+    "cart": (r"^click .*\b(add|put|buy)\b", r"\.test/cart\b"),
+    "booking": (r"^click .*\b(hold|save|make)\b", r"\.test/bookings\b"),
+    "compare": (r"^click .*\bcompare: ", r"\.test/(compare|search)\b"),
+    "search": (r"^stop\b", r"\.test/search\b"),
+    "lookup": (r"^stop\b.*\d", r"\.test/item/"),
 }
 _FAULT = "Please try again"
 
@@ -186,7 +173,8 @@ def judge_by_rules(seen: Transcript) -> Scores:
     """Return the scores of one transcript, from what its view shows."""
     head = seen.last_page.split("\n")[0]
     ended_there = f"//{seen.host}/" in head
-    ended_right = re.search(_PAGES[seen.operation], head) is not None
+    words, place = _DONE[seen.operation]
+    ended_right = re.search(place, head) is not None
     if seen.view == "action_wise":
         return _by_route(seen)
     if seen.view == "outcome":  # what is shown at the end fits, however it came to that
@@ -201,7 +189,7 @@ def judge_by_rules(seen: Transcript) -> Scores:
     worked = [each.action for each in seen.did if not each.error]
     hosts = [host for each in seen.did for host in re.findall(r"[\w-]+\.test\b", each.reason)]
     there = 1.0 if ended_there and all(host == seen.host for host in hosts) else 0.5
-    done = any(re.search(_WORDS[seen.operation], each.action, re.IGNORECASE) for each in seen.did)
+    done = any(re.search(words, each.action, re.IGNORECASE) for each in seen.did)
     intent = 0.5 if _FAULT in seen.last_page else float(done and ended_right)
     site = max((_site_read(look, seen.host) for look in seen.looks), default=0.0)
     read = overall([_value_read(seen.looks, wish) for wish in seen.masked.values()])

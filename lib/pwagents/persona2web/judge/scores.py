@@ -83,6 +83,18 @@ def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth) -> Scores:
     )
 
 
+_WHY_WEBSITE = {
+    0.0: "The right website was not opened.",
+    0.5: "The right website was opened; what was done did not begin and end there.",
+    1.0: "Constraints and operations began and ended on the right website.",
+}
+_WHY_INTENT = {
+    0.0: "The operation was not done, or not with all stated constraints, or more was done.",
+    0.5: "A failing page stopped a right plan.",
+    1.0: "The operation was done with all stated constraints.",
+}
+
+
 def explain(scores: Scores, task: WebTask, trajectory: WebTrajectory, truth: Truth) -> dict[str, str]:
     """Return why :func:`judge` gave each score, without a word of the right website or the right values."""
     goal, requests = task.goal, trajectory.requests
@@ -93,23 +105,13 @@ def explain(scores: Scores, task: WebTask, trajectory: WebTrajectory, truth: Tru
         return f"{name}: {len(recalled & support)} of {len(support)} supporting records were recalled"
 
     applied = {name: preference_score(requests, goal, {name: value}) for name, value in goal.masked.items()}
+    used = [f"{name}: the right value was{'' if hit else ' not'} applied" for name, hit in applied.items()]
     why = {
         "website_retrieval": found(WEBSITE),
-        "website_utilization": (
-            "The right website was not opened.",
-            "The right website was opened; what was done did not begin and end there.",
-            "Constraints and operations began and ended on the right website.",
-        )[int(2 * scores.website_utilization)],
+        "website_utilization": _WHY_WEBSITE[scores.website_utilization],
         "preference_retrieval": "; ".join(map(found, goal.masked)),
-        "preference_utilization": "; ".join(
-            f"{name}: the right value was {'applied' if used else 'not applied last, or not at all'}"
-            for name, used in applied.items()
-        ),
-        "intent": (
-            "The operation was not done, or not with all stated constraints, or more was done.",
-            "A failing page stopped a right plan.",
-            "The operation was done with all stated constraints.",
-        )[int(2 * scores.intent)],
+        "preference_utilization": "; ".join(used),
+        "intent": _WHY_INTENT[scores.intent],
         "reached": f"The session's state at the end is {'' if scores.reached else 'not '}the goal.",
     }
     return {name: text for name, text in why.items() if getattr(scores, name) is not None}
@@ -178,17 +180,7 @@ def overall(scores: Sequence[Score]) -> Score:
 
 # --- as a table --------------------------------------------------------------------------------------------
 
-SCORES = (
-    "website_retrieval",
-    "website_utilization",
-    "preference_retrieval",
-    "preference_utilization",
-    "p_web",
-    "p_pref",
-    "p_avg",
-    "intent",
-    "success",
-)
+SCORES = (*list(Scores.model_fields)[:4], "p_web", "p_pref", "p_avg", "intent", "success")
 _TAKEN = ("reached", "steps", "looks", "fault", "tokens", "usd")
 _RECORD = ("method", "model", "task_id", "user_id", "outcome")
 _CONDITION = ("architecture", "scheme", "level", "memory", "driver", "faults", "sample", "edition")
@@ -212,14 +204,9 @@ def scores_frame(records: Sequence[WebEpisode], world: World) -> pd.DataFrame:
             scores = judge(tasks[record.task_id], played, truths[memory])
             row |= {name: getattr(scores, name) for name in SCORES}
             usage = sum((step.usage for step in played.steps), Usage())
-            row |= {
-                "reached": float(played.reached),
-                "steps": len(played.steps),
-                "looks": sum(step.kind == "memory" for step in played.steps),
-                "fault": float(played.site_fault),
-                "tokens": usage.tokens,
-                "usd": usage.usd,
-            }
+            looks = sum(step.kind == "memory" for step in played.steps)
+            row |= {"reached": float(played.reached), "fault": float(played.site_fault), "looks": looks}
+            row |= {"steps": len(played.steps), "tokens": usage.tokens, "usd": usage.usd}
         rows.append(row)
     columns = [*_RECORD, *_CONDITION, "retriever", *SCORES, *_TAKEN]
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys([*SCORES, *_TAKEN], float))

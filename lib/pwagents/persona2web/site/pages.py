@@ -105,19 +105,12 @@ def looks() -> dict:
 
 @cache
 def _template():
-    jinja = Environment(
-        loader=PackageLoader(__package__, "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    spaces = {"trim_blocks": True, "lstrip_blocks": True}
+    loader = PackageLoader(__package__, ".")
+    jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, **spaces)
     jinja.filters["slug"] = slug
-    jinja.globals |= {
-        "address": address,
-        "facts": facts_of,
-        "picture": lambda item: zlib.crc32(item.item_id.encode()) % PICTURES,
-    }
+    jinja.globals |= {"address": address, "facts": facts_of}
+    jinja.globals["picture"] = lambda item: zlib.crc32(item.item_id.encode()) % PICTURES
     return jinja.get_template("pages.html")
 
 
@@ -136,14 +129,13 @@ def render(page: str, title: str, site: Site | None, session, suffix: str, **val
         "session": session,
         "suffix": suffix,
         "today": today,
-        "palette": zlib.crc32(site.host.encode()) % PALETTES if site else PALETTES,
-        "look": looks()["templates"][site.template] if site else None,
-        "words": looks()["skins"][site.skin] if site else None,
-        "state": session.sites[site.host] if site and session else None,
-        "domains": (),
-        "department": None,
-        "query": Query(),
     }
+    shared |= {"palette": PALETTES, "look": None, "words": None, "state": None}
+    shared |= {"domains": (), "department": None, "query": Query()}
+    if site:
+        shared["palette"] = zlib.crc32(site.host.encode()) % PALETTES
+        shared |= {"look": looks()["templates"][site.template], "words": looks()["skins"][site.skin]}
+        shared["state"] = session.sites[site.host] if session else None
     return _template().render(shared | values)
 
 
@@ -313,20 +305,10 @@ def _search(call: Call, _: str) -> Reply:
         if facet.kind in SORTED:
             label, end = site.labels[facet.name], "lowest" if SORTED[facet.kind] > 0 else "highest"
             orders.append((slug(label), f"{label}: {end} first"))
-    return call.render(
-        "results",
-        "Results",
-        department=query.domain,
-        query=query,
-        params=query.params(site),
-        filters=filters,
-        opened=opened,
-        tab=next((one for one in filters if one["name"] == opened), filters[0] if filters else None),
-        orders=orders,
-        shown=shown,
-        total=len(found),
-        pages=-(-len(found) // PAGE_SIZE),
-    )
+    tab = next((one for one in filters if one["name"] == opened), filters[0] if filters else None)
+    about = {"department": query.domain, "query": query, "params": query.params(site), "filters": filters}
+    about |= {"opened": opened, "tab": tab, "orders": orders, "shown": shown, "total": len(found)}
+    return call.render("results", "Results", pages=-(-len(found) // PAGE_SIZE), **about)
 
 
 def _choose(call: Call, _: str) -> Reply:
