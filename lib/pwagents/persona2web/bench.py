@@ -2,15 +2,12 @@
 
     python -m pwagents web-bench --preset laptop --port 8011
 
-Who runs an agent begins a task by the API (described at ``/openapi.json``) and gets two secrets. The start
-address holds one, ``http://start.test.ID.localhost:8011/``: whatever browser opens it is in the task's
-session on all sites, without a cookie or a header, as links keep the id. The other is a token, which the
-agent's browser never sees: by it the API recalls records of the user's history (and logs which), takes
-notes, and ends the task with the scores that our own drivers' episodes get.
-
-Tasks follow from the preset and a seed, so a bench that was killed serves the same ones again. Whoever sets
-the variable ``WEB_BENCH_SECRET`` makes an edition whose answers nobody has; tasks are then listed and begun
-by a key alone, which is derived from the secret and does not tell it.
+Whoever runs an agent begins a task by the API (described at ``/openapi.json``) and gets two secrets. The
+start address, ``http://start.test.ID.localhost:8011/``, holds one: whatever browser opens it is in the task's
+session on all sites, without a cookie or a header. The other is a token that the agent's browser never sees:
+by it the API recalls records of the user's history, takes notes and, at the end, scores as our own drivers'
+episodes are scored. Tasks follow from the preset and its seed; the variable ``WEB_BENCH_SECRET`` makes an
+edition whose answers nobody has. Its tasks are listed and begun by a key that is derived from the secret.
 """
 
 import argparse
@@ -34,21 +31,13 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from pwagents import local_server
 from pwagents.persona2web.agents.episode import Condition, Played, World, record
-from pwagents.persona2web.agents.recall import Recall, RetrievalSettings, recall_of
+from pwagents.persona2web.agents.recall import RetrievalSettings
 from pwagents.persona2web.experiment import Experiment
 from pwagents.persona2web.judge.scores import SCORES, explain, judge
 from pwagents.persona2web.site import serve
 from pwagents.persona2web.site.web import WebSession
-from pwagents.persona2web.world.types import (
-    PORTAL,
-    BrowsingEvent,
-    Level,
-    MemoryStep,
-    Step,
-    WebStep,
-    WebTask,
-    WebTrajectory,
-)
+from pwagents.persona2web.world import types
+from pwagents.persona2web.world.types import PORTAL, BrowsingEvent, MemoryStep, WebStep, WebTask
 from pwagents.settings import load_settings, read_changes
 
 SECRET = "WEB_BENCH_SECRET"
@@ -88,7 +77,7 @@ class Finished(BaseModel):
 
     scores: dict[str, float | None]
     reasons: dict[str, str]
-    trajectory: WebTrajectory
+    trajectory: types.WebTrajectory
 
 
 class Wrong(BaseModel):
@@ -113,7 +102,7 @@ class Run:
         """Steps that our own agents had left; looks into the history and notes are steps."""
         return self.played.left("indexed", "on_demand")
 
-    def take(self, step: Step) -> None:
+    def take(self, step: types.Step) -> None:
         """Keep a step; an HTTPException if there is none left, or the task has ended."""
         if self.finished:
             raise HTTPException(409, "This task has ended.")
@@ -125,13 +114,10 @@ class Run:
 class Bench:
     """Begins, keeps and ends runs of a world's tasks, at one level of ambiguity; for one thread."""
 
-    def __init__(self, world: World, retrieval: RetrievalSettings, level: Level = 2, idle_s: float = IDLE_S):
+    def __init__(self, world: World, search: RetrievalSettings, level: types.Level = 2, idle_s=IDLE_S):
         self.world, self.level, self.idle_s = world, level, idle_s
         self.tasks = {task.task_id: task for task in world.tasks}
-        self.recalls: dict[str, Recall] = {
-            user: recall_of(history, "implicit", retrieval, world.embedder)
-            for user, history in world.histories.items()
-        }
+        self.recalls = world.recalls("implicit", search)
         self._truth = world.truth("implicit")
         self._runs: dict[str, Run] = {}  # by the session's id
 
@@ -162,9 +148,8 @@ class Bench:
     def forget(self) -> None:
         """End the sessions that nobody used for long."""
         oldest = time.monotonic() - self.idle_s
-        for run in [run for run in self._runs.values() if run.used < oldest]:
-            self.world.web.end(run.session)
-            del self._runs[run.session.session_id]
+        for session_id in [each for each, run in self._runs.items() if run.used < oldest]:
+            self.world.web.end(self._runs.pop(session_id).session)
 
     def finish(self, run: Run, answer: str) -> Finished:
         """End a task and score it; asked again, the same."""
@@ -225,13 +210,13 @@ def _make_api(bench: Bench, key: str) -> FastAPI:
         return JSONResponse({"detail": text.encode("utf-8", "replace").decode()[:300]}, 422)
 
     async def check_key(given: Given) -> None:
-        if not _same(given.credentials if given else "", key):
+        if not (given and secrets.compare_digest(given.credentials.encode(), key.encode())):
             raise HTTPException(401, "This edition needs its key: Authorization: Bearer KEY.")
 
     async def find_run(given: Given) -> Run:
         token = given.credentials if given else ""
         run = bench.use(token.partition("-")[0])
-        if run is None or not _same(token, run.token):
+        if run is None or not secrets.compare_digest(token.encode(), run.token.encode()):
             raise HTTPException(401, "No open task has this token: Authorization: Bearer TOKEN.")
         return run
 
@@ -271,10 +256,6 @@ def _make_api(bench: Bench, key: str) -> FastAPI:
         return bench.finish(run, answer)
 
     return api
-
-
-def _same(given: str, expected: str) -> bool:
-    return secrets.compare_digest(given.encode(), expected.encode())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

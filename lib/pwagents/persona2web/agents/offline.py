@@ -1,9 +1,7 @@
-"""The agent without a language model, and those it is measured against.
+"""The agent without a language model, an oracle, and scripted agents for the meta-evaluation.
 
-These are an oracle, and scripted agents for the meta-evaluation: valid routes of a task and
-ways to fail, of which the script decides what the agent finds, believes and does. All of them walk by the
-rules of :mod:`pwagents.persona2web.agents.navigator`, on the observation text of their architecture alone;
-they differ in what they know before they walk.
+Scripts are valid routes of a task and ways to fail: they decide what the agent finds, believes and does. All
+walk by the rules of :mod:`pwagents.persona2web.agents.navigator`, on the observation text alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,22 +11,11 @@ from pwagents.persona2web.agents.episode import MOST_QUERIES, Agent, Brief, Cond
 from pwagents.persona2web.agents.navigator import Navigator, Plan
 from pwagents.persona2web.agents.recall import Reader, question_for
 from pwagents.persona2web.browser.driver import Visit
+from pwagents.persona2web.world import types
 from pwagents.persona2web.world.domains import domains, facet_of, item_fits
 from pwagents.persona2web.world.history import History
 from pwagents.persona2web.world.queries import read_task
-from pwagents.persona2web.world.types import (
-    WEBSITE,
-    Architecture,
-    Level,
-    MemoryStep,
-    Scheme,
-    Site,
-    Step,
-    Truth,
-    WebStep,
-    WebTask,
-    value_text,
-)
+from pwagents.persona2web.world.types import WEBSITE, MemoryStep, Site, Step, Truth, WebStep, WebTask
 
 
 @dataclass(frozen=True)
@@ -40,8 +27,8 @@ class OfflineAgent:
     """
 
     reader: Reader
-    architecture: Architecture
-    scheme: Scheme
+    architecture: types.Architecture
+    scheme: types.Scheme
 
     def __call__(self, brief: Brief, visit: Visit) -> Played:
         """Play one episode."""
@@ -79,7 +66,7 @@ class OfflineAgent:
         records = brief.recall(query)
         is_site, reader = name == WEBSITE, self.reader
         read = reader.website(records, domain) if is_site else reader.value(records, domain, name)
-        answer = "The records do not tell." if read is None else f"{name}: {value_text(read)}"
+        answer = "The records do not tell." if read is None else f"{name}: {types.value_text(read)}"
         ids = tuple(record.event_id for record in records)
         reason = f"The task leaves out the {name}."
         played.steps.append(MemoryStep(query=query, retrieved=ids, answer=answer, reason=reason))
@@ -104,8 +91,8 @@ def walk(
     played: Played,
     visit: Visit,
     plan: Plan,
-    architecture: Architecture,
-    scheme: Scheme,
+    architecture: types.Architecture,
+    scheme: types.Scheme,
     until: Callable[[Navigator, str], bool] | None = None,
     most: int | None = None,
 ) -> None:
@@ -152,14 +139,14 @@ def true_plan(task: WebTask) -> Plan:
     return Plan(goal.host, domains()[goal.domain], goal.operation, goal.stated | goal.masked, why)
 
 
-def true_looks(task: WebTask, level: Level, truth: Truth) -> list[Step]:
+def true_looks(task: WebTask, level: types.Level, truth: Truth) -> list[Step]:
     """Return a look for each thing that the level leaves out; each finds records that support it."""
     domain, left_out = task.goal.domain, task.left_out(level)
     return [
         MemoryStep(
             query=question_for(domains()[domain], name),
             retrieved=tuple(sorted(truth.support.get((task.user_id, domain, name), ()))[:SHOWN]),
-            answer=f"{name}: {value_text(value)}",
+            answer=f"{name}: {types.value_text(value)}",
             reason=f"The task leaves out the {name}.",
         )
         for name, value in ({WEBSITE: task.goal.host} | task.goal.masked).items()

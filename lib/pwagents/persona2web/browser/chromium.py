@@ -61,9 +61,8 @@ class ChromiumDriver(Driver, AbstractContextManager):
     Raises RuntimeError if no Chromium starts, InfrastructureError (any method) if it fails.
 
     Args:
-        record: a folder that gets one of its own for each visit (``000``, ``001`` ...), with a screenshot of
-            each page looked at (``000.png`` ...) and, when the visit ends, Playwright's trace
-            (``trace.zip``); what was there before is removed. None keeps nothing.
+        record: a folder that gets one for each visit (``000`` ...), made anew, with a screenshot of each page
+            looked at (``000.png`` ...) and, when the visit ends, Playwright's ``trace.zip``.
         arguments: more of the browser's command line.
     """
 

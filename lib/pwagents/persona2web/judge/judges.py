@@ -24,15 +24,7 @@ from pwagents.persona2web.agents.navigator import read_page
 from pwagents.persona2web.browser.driver import split_action
 from pwagents.persona2web.judge.scores import ENOUGH, Score, Scores, View, overall
 from pwagents.persona2web.world.domains import facet_of, names_value
-from pwagents.persona2web.world.types import (
-    WEBSITE,
-    BrowsingEvent,
-    Value,
-    WebStep,
-    WebTask,
-    WebTrajectory,
-    value_text,
-)
+from pwagents.persona2web.world.types import WEBSITE, BrowsingEvent, Value, WebStep, WebTask, WebTrajectory
 from pwagents.words import read_yaml
 
 LAST_PAGE = 6000  # characters
@@ -98,8 +90,7 @@ def transcribe(
     goal, left_out = task.goal, task.left_out(trajectory.level)
 
     def wishes(values: Mapping[str, Value]) -> dict[str, Wish]:
-        stated = {name: facet_of(goal.domain, name).stated for name in values}
-        return {name: Wish(value, stated[name].format(value_text(value))) for name, value in values.items()}
+        return {name: Wish(v, facet_of(goal.domain, name).state(v)) for name, v in values.items()}
 
     to_find = ("website",) * (WEBSITE in left_out) + ("preferences",) * bool(left_out & {*goal.masked})
     rubric = {"view": view, "text": task.texts[trajectory.level], "host": goal.host, "to_find": to_find}
@@ -253,10 +244,8 @@ _TO_FIND = {"website_retrieval": "website", "preference_retrieval": "preferences
 def ask_judge(model: ChatModel, transcripts: Sequence[Transcript]) -> list[Scores | None]:
     """Return a language model's scores of each; None if it refuses or its reply cannot be read."""
     replies = ask_all(model, [request_for(each) for each in transcripts], "judge")
-    return [
-        read_scores(reply, transcript) if reply else None
-        for reply, transcript in zip(replies, transcripts, strict=True)
-    ]
+    pairs = zip(replies, transcripts, strict=True)
+    return [read_scores(reply, seen) if reply else None for reply, seen in pairs]
 
 
 def request_for(transcript: Transcript) -> Request:
@@ -288,6 +277,5 @@ def read_scores(reply: Reply, transcript: Transcript) -> Scores | None:
 def criteria_of(transcript: Transcript) -> dict[str, str]:
     """Return what is scored: retrieval only if the view shows it and the text leaves something out."""
     to_find = transcript.to_find if transcript.view == "reasoning_aware" else ()
-    return {
-        name: text for name, text in CRITERIA.items() if name not in _TO_FIND or _TO_FIND[name] in to_find
-    }
+    hidden = {name for name, what in _TO_FIND.items() if what not in to_find}
+    return {name: text for name, text in CRITERIA.items() if name not in hidden}

@@ -55,10 +55,7 @@ def judge_scripts(
     """Tabulate how judges agree with the truth on scripted episodes, on three views.
 
     Judges see transcripts, without ids and states; the action-wise view compares with the first valid route.
-
-    Returns:
-        One row for each judge ("rules"; "language model", if there is one), view and measure (website and
-        preference: P_web and P_pref; intent; success), with the columns of :func:`agreement`.
+    A row each judge ("rules"; "language model", if there is one), view and measure.
     """
     records = [record for episodes in played.values() for record in episodes]
     routes = {record.task_id: record for record in played[VALID]}
@@ -107,9 +104,7 @@ def judged_by(
         tasks, truth = {task.task_id: task for task in world.tasks}, world.truth("implicit")
         return [judge(tasks[each.task_id], each.trajectory, truth) for each in records]
     seen = transcripts(world, records, view, routes)
-    return (
-        [judges.judge_by_rules(each) for each in seen] if name == "rules" else judges.ask_judge(model, seen)
-    )
+    return judges.ask_judge(model, seen) if name != "rules" else [*map(judges.judge_by_rules, seen)]
 
 
 def transcripts(

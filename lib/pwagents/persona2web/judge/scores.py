@@ -12,18 +12,9 @@ from typing import Literal, get_args
 import pandas as pd
 
 from pwagents.persona2web.agents.episode import WebEpisode, World
+from pwagents.persona2web.world import types
 from pwagents.persona2web.world.domains import names_value
-from pwagents.persona2web.world.types import (
-    PORTAL,
-    WEBSITE,
-    Goal,
-    Request,
-    Step,
-    Truth,
-    Value,
-    WebTask,
-    WebTrajectory,
-)
+from pwagents.persona2web.world.types import PORTAL, WEBSITE, Goal, Request, Truth, WebTask, WebTrajectory
 from pwagents.schema import Record, Usage
 
 Score = Literal[0.0, 0.5, 1.0]
@@ -117,7 +108,7 @@ def explain(scores: Scores, task: WebTask, trajectory: WebTrajectory, truth: Tru
     return {name: text for name, text in why.items() if getattr(scores, name) is not None}
 
 
-def retrieval_score(steps: Iterable[Step], support: Collection[str]) -> Score:
+def retrieval_score(steps: Iterable[types.Step], support: Collection[str]) -> Score:
     """Return 1 if the looks among the steps found three supporting records (all, if fewer), 1/2 for some."""
     ids = {event for step in steps if step.kind == "memory" for event in step.retrieved}
     hits = len(ids.intersection(support))
@@ -138,13 +129,12 @@ def uses(requests: Iterable[Request], goal: Goal) -> list[tuple[Request, str]]:
     return found
 
 
-def preference_score(requests: Iterable[Request], goal: Goal, values: Mapping[str, Value]) -> Score:
+def preference_score(requests: Iterable[Request], goal: Goal, values: Mapping[str, types.Value]) -> Score:
     """Return 1 if all values were applied, as filters or in a search; an item that merely fits counts 0.
 
     Of several values tried for a facet the last one counts.
     """
-    last: dict[str, Value] = {}
-    searches = []
+    last, searches = {}, []
     for request, words in uses(requests, goal):
         last |= request.applied
         searches.append(words)

@@ -22,7 +22,6 @@ from pwagents.settings import QuerySettings
 
 COMPARED = 2  # items that a task of comparing asks for
 
-
 # Of the 100 texts that are known: what is to be done, and how many values are masked.
 OPERATIONS: dict[Operation, float] = {"search": 43, "booking": 23, "cart": 17, "lookup": 13, "compare": 4}
 MASKED = {1: 11, 2: 79, 3: 10}

@@ -1,9 +1,9 @@
-"""Reads what the authors of Persona2Web released, as it is: task files, histories, caches of embeddings.
+"""Reads what the authors of Persona2Web released, as it is: task files, histories, caches.
 
 Task files stand in ``personalization_1``, ``_2`` and ``_3``, one a task and level, named
 ``<User>_<A, B or C><suffix>.json``. A suffix of 1 means level 2, 2 means level 1, 3 means level 0. Histories
 are ``memory_bank/<User>.json``, which the repository leaves out; its ``cache/<User>_1024_memories.pkl`` holds
-the same records as objects, with embeddings. The truth (preferences, goals) was not released: what is known
+the same records as objects. The truth (preferences, goals) was not released: what is known
 is what level 0 says, the website and the values that it marks. What is not as expected is a DataError that
 names file, record and field.
 """
@@ -13,7 +13,7 @@ import pickle
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
@@ -32,8 +32,6 @@ _ARRAYS = {("numpy", "ndarray"), ("numpy", "dtype")}  # what pickles of arrays n
 for _core in ("numpy.core", "numpy._core"):
     _ARRAYS |= {(f"{_core}.multiarray", "_reconstruct"), (f"{_core}.numeric", "_frombuffer")}
 _ITEM_MODULES = ("retriever", "AgentOccam.retriever", "browser_use.personalization.retriever")
-
-Model = TypeVar("Model", bound=BaseModel)
 
 
 class OfficialTask(Record):
@@ -182,7 +180,7 @@ def _events(records: list[Any], file: Path, user: str) -> tuple[BrowsingEvent, .
     )
 
 
-def _parse(kind: type[Model], content: Any, file: Path, record: Any = "-") -> Model:
+def _parse(kind: type[BaseModel], content: Any, file: Path, record: Any = "-") -> Any:
     """Return content as a form of this file's; DataError names what is wrong with it."""
     try:
         return kind.model_validate(content)
