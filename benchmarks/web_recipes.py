@@ -130,7 +130,7 @@ def is_same(table: pd.DataFrame) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("environments", type=Path, help="folder of the environments, by recipe")
-    parser.add_argument("--tasks", type=int, default=3, help="each of another operation")
+    parser.add_argument("--tasks", type=int, default=5, help="each of another operation")
     given, world = parser.parse_args(), make_world()
     tasks = list({task.goal.operation: task for task in reversed(world.tasks)}.values())
     pythons = {recipe: f"{given.environments / recipe}/bin/python" for recipe in RECIPES}
