@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from unittest.mock import Mock
 
 import pytest
@@ -17,7 +18,6 @@ from pwagents.persona2web.agents.recall import RetrievalSettings
 from pwagents.persona2web.bench import MAX_OPEN, SECRET, Bench, key_of, make_app
 from pwagents.persona2web.browser.chromium import PLAYWRIGHTS, find_chromium
 from pwagents.persona2web.site.serve import MAX_BODY
-from pwagents.persona2web.world.domains import item_fits
 
 from ..notebook.notebooks import ROOT
 
@@ -79,14 +79,11 @@ def test_an_agent_is_scored_by_what_it_recalled_and_did_on_any_site(client, benc
     links = re.findall(r'href="(http://[^"]+)"', portal.text)
     assert {*links} >= {f"http://{host}{ending}" for host in world.web.sites} and not portal.cookies
     assert all(client.visit(begun, host).status_code == 200 for host in world.web.sites)
-    (history,) = (h for h in world.histories.values() if h.person.user_id == task.user_id)
-    for left, query in ((24, "anything at all"), (23, history.events[-1].object)):
+    for left, query in ((24, "anything at all"), (23, world.histories[task.user_id].events[-1].object)):
         found = client.ask("/recall", begun["token"], query=query).json()
         assert found["steps_left"] == left
     ids = [record["event_id"] for record in found["records"]]
-    goal, items = task.goal, world.web.sites[task.goal.host].items
-    wanted = goal.stated | goal.masked
-    item = next(item for item in items if item.domain == goal.domain and item_fits(item, wanted))
+    item = next(item for item in world.web.sites[task.goal.host].items if item.domain == task.goal.domain)
     client.visit(begun, task.goal.host, "/bookings", "POST", data={"item": item.item_id})
     assert client.ask("/note", begun["token"], action="added it").json() == {"steps_left": 22}
     end = client.ask("/finish", begun["token"], answer="Done.").json()
@@ -117,9 +114,10 @@ def test_no_token_is_guessed_from_what_an_agent_sees_and_a_silent_task_ends(clie
     mine, other = client.begin(task.task_id), client.begin(task.task_id)
     seen = other["start_url"].split(".")[2]
     mixed = f"{seen}-{mine['token'].partition('-')[2]}"
-    for path, fields in (("/finish", {}), ("/recall", {"query": "x"}), ("/note", {"action": "x"})):
-        for token in ("", seen, mixed, f"{other['token']}x", "\xe9"):
-            assert client.ask(path, token, **fields).status_code == 401
+    for path, token in product(
+        ("/finish", "/recall", "/note"), ("", seen, mixed, f"{other['token']}x", "\xe9")
+    ):
+        assert client.ask(path, token, query="x", action="x").status_code == 401
     clock = Mock(monotonic=Mock(return_value=time.monotonic() + bench.idle_s - 60))
     monkeypatch.setattr("pwagents.persona2web.bench.time", clock)
     assert client.visit(mine).status_code == 200  # a page is a sign of life
@@ -132,12 +130,13 @@ def test_hostile_text_runs_nothing_and_forges_no_id(client, task):
     begun, other = client.begin(task.task_id), client.begin(task.task_id)
     text = HOSTILE.format(other["start_url"].split(".")[2])
     client.visit(begun, task.goal.host, "/account", "POST", data={"name": text})
-    for page in (
-        client.visit(begun, task.goal.host, "/account"),
-        client.visit(begun, params={"q": text}),
-        client.visit(begun, task.goal.host, "/search", params={"q": text}),
-        client.visit(begun, f"{text[:20]}.test"),
-    ):
+    places = [
+        (task.goal.host, "/account"),
+        ("start.test", "/"),
+        (task.goal.host, "/search"),
+        (text[:20], "/"),
+    ]
+    for page in (client.visit(begun, *place, params={"q": text}) for place in places):
         assert "<script" not in page.text and "<img" not in page.text and page.status_code < 500
         assert "default-src 'none'" in page.headers["content-security-policy"]
         links = re.findall(r'(?:href|action)="\w+://([^/"]+)', page.text)
@@ -145,28 +144,24 @@ def test_hostile_text_runs_nothing_and_forges_no_id(client, task):
     assert not client.ask("/finish", other["token"]).json()["trajectory"]["requests"]
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        ("/recall", b'{"query": 7}', 422),
-        ("/recall", b"", 422),
-        ("/note", b'{"action": "\\ud800"}', 422),
-        ("/note", b'{"reason": "x"}', 422),
-        ("/note", b'{"action": "' + b"x" * 10_001 + b'"}', 422),
-        ("/finish", b"[" * 30_000, 400),
-        ("/finish", b"\xff{", 400),
-        ("/finish", b" " * (MAX_BODY + 1), 413),
-        ("/tasks/none%00%ff", b"", 404),
-        ("/nothing", b"", 404),
-        ("/tasks", b"", 405),
-    ],
-)
-def test_a_malformed_request_is_one_line(client, task, path, body, status):
-    headers = {"Authorization": f"Bearer {client.begin(task.task_id)['token']}"}
-    headers["Content-Type"] = "application/json"
-    done = requests.post(client.url + path, body, headers=headers, timeout=20)
-    assert done.status_code == status and isinstance(done.json()["detail"], str)
-    assert "\n" not in done.json()["detail"] and len(done.json()["detail"]) <= 300
+MALFORMED = {
+    ("/recall", 422): (b'{"query": 7}', b""),
+    ("/note", 422): (b'{"action": "\\ud800"}', b'{"reason": "x"}', b'{"action": "' + b"x" * 10_001 + b'"}'),
+    ("/finish", 400): (b"[" * 30_000, b"\xff{"),
+    ("/finish", 413): (b" " * (MAX_BODY + 1),),
+    ("/tasks/none%00%ff", 404): (b"",),
+    ("/tasks", 405): (b"",),
+}
+
+
+@pytest.mark.parametrize(("path", "status"), MALFORMED)
+def test_a_malformed_request_is_one_line(client, task, path, status):
+    token = client.begin(task.task_id)["token"]
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    for body in MALFORMED[path, status]:
+        done = requests.post(client.url + path, body, headers=headers, timeout=20)
+        assert done.status_code == status and isinstance(done.json()["detail"], str)
+        assert "\n" not in done.json()["detail"] and len(done.json()["detail"]) <= 300
 
 
 def test_limits_are_kept_and_other_names_do_not_reach_the_api(client, bench, task, monkeypatch):
@@ -185,18 +180,8 @@ def test_limits_are_kept_and_other_names_do_not_reach_the_api(client, bench, tas
 def test_a_bench_that_was_killed_serves_the_same_tasks_and_a_secret_edition_others(tmp_path):
     listed, secret = [], "a secret of many letters"
     options = f"{{study: {{retriever: bm25}}, output_dir: {tmp_path}}}"
-    command = [
-        sys.executable,
-        "-m",
-        "pwagents",
-        "web-bench",
-        "--preset",
-        "smoke",
-        "--port",
-        "0",
-        "-y",
-        options,
-    ]
+    words = "-m pwagents web-bench --preset smoke --port 0 -y"
+    command = [sys.executable, *words.split(), options]
     for given in ("", secret, secret):
         environment = os.environ | {SECRET: given}
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
