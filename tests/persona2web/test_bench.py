@@ -15,7 +15,7 @@ import requests
 
 from pwagents import local_server
 from pwagents.persona2web.agents.recall import RetrievalSettings
-from pwagents.persona2web.bench import MAX_OPEN, SECRET, Bench, key_of, make_app
+from pwagents.persona2web.bench import SECRET, Bench, key_of, make_app
 from pwagents.persona2web.browser.chromium import PLAYWRIGHTS, find_chromium
 from pwagents.persona2web.site.serve import MAX_BODY
 
@@ -66,7 +66,6 @@ def test_one_plan_scores_the_same_by_a_playwright_script_and_by_our_driver(world
     tasks = {task.goal.operation: task for task in world.tasks}.values()
     table = recipes.compare(world, list(tasks)[:2], {"playwright": sys.executable})
     assert len(table) == 12 and recipes.is_same(table)
-    assert table.groupby("plan")[["p_web", "p_pref"]].mean().sum(axis=1).idxmax() == "right"
     right = table["plan"] == "right"
     assert (table[~right]["success"] == 0).all() and (table[right]["intent"] == 1).all()
 
@@ -85,11 +84,11 @@ def test_an_agent_is_scored_by_what_it_recalled_and_did_on_any_site(client, benc
     ids = [record["event_id"] for record in found["records"]]
     item = next(item for item in world.web.sites[task.goal.host].items if item.domain == task.goal.domain)
     client.visit(begun, task.goal.host, "/bookings", "POST", data={"item": item.item_id})
-    assert client.ask("/note", begun["token"], action="added it").json() == {"steps_left": 22}
+    assert client.ask("/note", begun["token"], action="added it").json()["steps_left"] == 22
     end = client.ask("/finish", begun["token"], answer="Done.").json()
     assert client.ask("/finish", begun["token"]).json() == end  # asked again, the same
-    looks, log = end["trajectory"]["steps"][:2], end["trajectory"]["requests"]
-    assert looks[1]["retrieved"] == ids and ids and end["trajectory"]["answer"] == "Done."
+    log, look = end["trajectory"]["requests"], end["trajectory"]["steps"][1]
+    assert look["retrieved"] == ids and ids and end["trajectory"]["answer"] == "Done."
     assert len(log) == 1 + 25 + 2 and log[-2]["operation"] == "booking"
     assert end["scores"].keys() >= {"p_web", "p_pref", "p_avg", "intent", "success"}
     assert end["reasons"].keys() <= end["scores"].keys() and task.goal.host not in str(end["reasons"])
@@ -160,16 +159,18 @@ def test_a_malformed_request_is_one_line(client, task, path, status):
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     for body in MALFORMED[path, status]:
         done = requests.post(client.url + path, body, headers=headers, timeout=20)
-        assert done.status_code == status and isinstance(done.json()["detail"], str)
-        assert "\n" not in done.json()["detail"] and len(done.json()["detail"]) <= 300
+        assert done.status_code == status and re.fullmatch(".{1,300}", done.json()["detail"])
 
 
 def test_limits_are_kept_and_other_names_do_not_reach_the_api(client, bench, task, monkeypatch):
     token = client.begin(task.task_id)["token"]
     codes = [client.ask("/note", token, action="x").status_code for _ in range(26)]
     assert codes == [200] * 25 + [429]
-    monkeypatch.setattr("pwagents.persona2web.bench.MAX_OPEN", len(bench._runs))
-    assert client.ask(f"/tasks/{task.task_id}").status_code == 429 and MAX_OPEN >= 50
+    monkeypatch.setattr("pwagents.persona2web.bench.MAX_OPEN", len(bench._runs) + 1)
+    client.ask("/finish", client.begin(task.task_id)["token"])
+    n_ended = len([run for run in bench._runs.values() if run.finished])
+    codes = [client.ask(f"/tasks/{task.task_id}").status_code for _ in range(n_ended + 1)]
+    assert codes == [200] * n_ended + [429] and n_ended  # what has ended makes room
     for host in ("evil.test", "start.test.localhost:80", "start.test"):
         assert requests.get(f"{client.url}/tasks", headers={"Host": host}, timeout=20).status_code == 400
     api = client.ask("/openapi.json", method="GET").json()
@@ -179,12 +180,11 @@ def test_limits_are_kept_and_other_names_do_not_reach_the_api(client, bench, tas
 
 def test_a_bench_that_was_killed_serves_the_same_tasks_and_a_secret_edition_others(tmp_path):
     listed, secret = [], "a secret of many letters"
-    options = f"{{study: {{retriever: bm25}}, output_dir: {tmp_path}}}"
-    words = "-m pwagents web-bench --preset smoke --port 0 -y"
-    command = [sys.executable, *words.split(), options]
+    command = [sys.executable, "-m", "pwagents", "web-bench", "--preset", "smoke", "--port", "0", "-y"]
+    command.append(f"{{study: {{retriever: bm25}}, output_dir: {tmp_path}}}")
     for given in ("", secret, secret):
-        environment = os.environ | {SECRET: given}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        options = {"stdout": subprocess.PIPE, "text": True, "env": os.environ | {SECRET: given}}
+        with subprocess.Popen(command, **options) as server:
             try:
                 (url,) = re.findall(r"2 tasks at (\S+?)[ ,]", line := server.stdout.readline())
                 client, key = Client(url), key_of(given)

@@ -62,14 +62,11 @@ class Begun(Listed):
     steps_left: int
 
 
-class Noted(BaseModel):
+class Recalled(BaseModel):
+    """Records of the history that a question found, best first; none for a note."""
+
     steps_left: int
-
-
-class Recalled(Noted):
-    """Records of the history that a question found, best first."""
-
-    records: tuple[BrowsingEvent, ...]
+    records: tuple[BrowsingEvent, ...] = ()
 
 
 class Finished(BaseModel):
@@ -130,8 +127,11 @@ class Bench:
         self.forget()
         if task_id not in self.tasks:
             raise HTTPException(404, "There is no such task; GET /tasks lists them.")
-        if len(self._runs) >= MAX_OPEN:
-            raise HTTPException(429, f"{MAX_OPEN:,} tasks are open; wait until some are forgotten.")
+        if len(self._runs) >= MAX_OPEN:  # one that has ended makes room
+            ended = next((each for each, run in self._runs.items() if run.finished), None)
+            if ended is None:
+                raise HTTPException(429, f"{MAX_OPEN:,} tasks are open: finish some.")
+            del self._runs[ended]
         task = self.tasks[task_id]
         session = self.world.web.begin(task.now)
         token = f"{session.session_id}-{secrets.token_urlsafe(24)}"
@@ -205,8 +205,7 @@ def _make_api(bench: Bench, key: str) -> FastAPI:
 
     @api.exception_handler(RequestValidationError)
     async def refuse(_: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        text = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        text = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         return JSONResponse({"detail": text.encode("utf-8", "replace").decode()[:300]}, 422)
 
     async def check_key(given: Given) -> None:
@@ -245,10 +244,10 @@ def _make_api(bench: Bench, key: str) -> FastAPI:
         return Recalled(records=tuple(records), steps_left=run.steps_left)
 
     @api.post("/note")
-    async def note(run: OfRun, action: Words, reason: Words = "", observation: Words = "") -> Noted:
+    async def note(run: OfRun, action: Words, reason: Words = "", observation: Words = "") -> Recalled:
         """Write down a step of the agent, for those who read its trajectory; scores do not depend on it."""
         run.take(WebStep(observation=observation, reason=reason, action=action))
-        return Noted(steps_left=run.steps_left)
+        return Recalled(steps_left=run.steps_left)
 
     @api.post("/finish")
     async def finish(run: OfRun, answer: Words = "") -> Finished:
@@ -275,8 +274,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if secret:
             changes["seed"] = int(hashlib.sha256(secret.encode()).hexdigest(), 16)
         settings = load_settings("09_persona2web", {"output_dir": f"outputs/{given.preset}", **changes})
-        folder = settings.output_dir
-        experiment = Experiment(settings, folder / "cache", folder / "runs" / "replies.sqlite")
+        cache, store = settings.output_dir / "cache", settings.output_dir / "runs/replies.sqlite"
+        experiment = Experiment(settings, cache, store)
         if settings.study.retriever == "minilm":
             experiment.embed()
         bench = Bench(experiment.world, experiment.condition().retrieval, given.level, given.idle)
