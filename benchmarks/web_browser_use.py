@@ -39,7 +39,7 @@ class PlanModel:
         elif verb == "open":
             action = {"navigate": {"url": address(text, self.start_url)}}
         elif verb == "press":
-            action = {"click": {"index": find_button(messages[-1].text, text)}}
+            action = {"click": {"index": find_button("\n".join(each.text for each in messages), text)}}
         else:
             action = {"done": {"text": text, "success": True}}
         reply = output_format.model_validate({"memory": f"{verb} {text}", "action": [action]})
