@@ -24,6 +24,8 @@ VENV ?= .venv
 PYTHON ?= python3
 # where `make web` serves
 PORT ?= 8009
+# where `make web-bench` serves
+BENCH_PORT ?= 8011
 # where `make serve` serves
 SERVE_PORT ?= 8010
 # what `make figures` writes (png, svg, pdf), and one of matplotlib's style sheets above the usual style, or a file
@@ -65,7 +67,7 @@ run = $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup lock lab web serve test test-slow reproduce reproduce-full figures report papers check lint data clean help \
+.PHONY: setup lock lab web web-bench recipes serve test test-slow reproduce reproduce-full figures report papers check lint data clean help \
   preflight models
 
 help: ## list the targets
@@ -118,6 +120,16 @@ lab: $(READY) ## open the tour in JupyterLab, beside the other notebooks, and th
 
 web: $(READY) ## browse the local web of notebook 09: PORT (8009) of this machine
 	@$(run) pwagents.persona2web.site.serve --port $(PORT)
+
+web-bench: $(READY) ## serve the preset's web tasks to any browser agent, with a control API: BENCH_PORT (8011)
+	@$(run) pwagents web-bench --preset $(PRESET) --port $(BENCH_PORT)
+
+# A recipe's pins may exclude ours.
+recipes: $(READY) ## visit the bench by Playwright and by browser-use, each in an environment of its own
+	@for each in playwright==1.65.2 browser-use==0.13.14; do env=$(OUTPUTS)/recipes/$${each%%=*}; \
+	  test -e "$$env/.$$each" || { $(PYTHON) -m venv --clear "$$env" && \
+	  "$$env/bin/python" -m pip install --disable-pip-version-check -q "$$each" && touch "$$env/.$$each"; } || exit 1; done
+	@$(VENV)/bin/python benchmarks/web_recipes.py $(OUTPUTS)/recipes
 
 serve: $(READY) ## serve the preset's tasks to other trainers and harnesses (MCP): SERVE_PORT (8010) of this machine
 	@$(run) pwagents.adapters.mcp_server --preset $(PRESET) --port $(SERVE_PORT)

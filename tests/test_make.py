@@ -95,7 +95,7 @@ def reproduced(project):
 def test_help_is_the_default_and_lists_every_target(project):
     shown = project.make().stdout
     targets = "setup lock lab web serve test reproduce reproduce-full figures report check lint data clean"
-    targets += " help preflight models papers"
+    targets += " help preflight models papers web-bench recipes"
     assert {*re.findall(r"^  ([\w-]+)", shown, re.MULTILINE)} >= {*targets.split()}
 
 

@@ -1,6 +1,7 @@
 """The library from the shell.
 
 pwagents evaluate my_agent.py:agent --preset smoke --track single_turn    # or python -m pwagents evaluate ...
+pwagents web-bench --preset laptop                                        # its options: pwagents web-bench -h
 """
 
 import argparse
@@ -17,13 +18,9 @@ def main() -> int:
     """Run what the arguments say; return 0, or 1 after one line on what went wrong."""
     parser = argparse.ArgumentParser(prog="pwagents", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="command")
-    command = commands.add_parser("evaluate", help="let an agent play test tasks, and show what it reached")
-    add = command.add_argument
-    add(
-        "agent",
-        help="FILE.py:NAME of a function or class, openai:MODEL, local:FOLDER, replay:MODEL, or a trained "
-        "model's folder",
-    )
+    commands.add_parser("web-bench", help="serve the local web's tasks to any browser agent")
+    add = commands.add_parser("evaluate", help="let an agent play test tasks; show scores").add_argument
+    add("agent", help="FILE.py:NAME, openai:MODEL, local:FOLDER, replay:MODEL, or a trained model's folder")
     add("--preset", default="", help="default: smoke, or paper with --protocol published")
     add("--track", default="multi_turn", help="multi_turn (the default) or single_turn")
     add("--source", default="", help="synthetic, amazon or personalwab; default: the preset's")
@@ -34,14 +31,13 @@ def main() -> int:
     add("--tasks", type=int, help="how many, drawn at random; 0: all; default: the preset's")
     add("--output-dir", default="", help="default: outputs/evaluate/PRESET")
     add("--name", default="", help="what tables call the agent; default: its own name")
-    add(
-        "--version",
-        default="",
-        help="of your own agent: stored episodes of this name and version are used; without one, all are "
-        "played anew. Models are known by their names or contents",
-    )
+    add("--version", default="", help="of your own agent: stored episodes of it are used; none: all are new")
     add("--method", default="Last memory", help="how a chat model is prompted")
     add("-y", "--changes", default="{}", metavar="YAML", help="of the preset: '{players: {workers: 8}}'")
+    if sys.argv[1:2] == ["web-bench"]:
+        from pwagents.persona2web.bench import main as serve_bench
+
+        return serve_bench(sys.argv[2:])
     given = vars(parser.parse_args())
     try:
         from pwagents.evaluation.evaluate import evaluate
