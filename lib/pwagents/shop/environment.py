@@ -52,7 +52,7 @@ DETAILS_FUNCTION = "get_product_details_by_asin"  # RecMind's extra function (Pe
 EMPTY_PROFILE = "Wants: nothing."  # of a contextual profile that has lost its last line
 # The modules that decide an episode whoever acts, for the keys of stored ones.
 CODE = ("schema", "seeds", "embedding", "portable", "profiles.contextual")
-CODE += ("shop.search", "shop.sasrec", "shop.environment")
+CODE += ("llm.prompts", "shop.search", "shop.sasrec", "shop.environment")
 
 
 @dataclass(frozen=True)

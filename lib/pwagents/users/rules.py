@@ -47,7 +47,8 @@ REFUSALS = ("I'd rather not say.", "You have to find that out for me.", "I have 
 
 phrases = partial(read_yaml, __package__, "rules.yaml")
 # The modules that decide what the user says, for the keys of stored episodes.
-CODE = ("schema", "seeds", "words", "profiles.contextual", "users.rules", "shop.environment", "shop.search")
+CODE = ("schema", "seeds", "words", "profiles.contextual", "llm.prompts")
+CODE += ("users.rules", "shop.environment", "shop.search")
 
 
 class Fact(NamedTuple):

@@ -34,7 +34,7 @@ _OF_THE_ROOM = {
     "browser": ("chromium", "driver", "page"),
     "agents": ("chat", "episode", "navigator", "offline", "recall"),
 }
-CODE = ("schema", "seeds", "embedding", "portable", "words", "shop.search")
+CODE = ("schema", "seeds", "embedding", "portable", "words", "llm.prompts", "shop.search")
 CODE += tuple(f"llm.{name}" for name in ("chat", "fence", "parts", "replies"))
 CODE += tuple(f"persona2web.{room}.{name}" for room, names in _OF_THE_ROOM.items() for name in names)
 
