@@ -3,7 +3,7 @@
 #   make test          the tests
 # `make help` lists the other targets. What can be set, as in `make reproduce PRESET=smoke JOBS=1`:
 
-# smoke (minutes), laptop, or paper (GPU box)
+# smoke (minutes), laptop, paper (GPU box), or open (one GPU, no key)
 PRESET ?= laptop
 # where results go: $(OUTPUTS)/$(PRESET)
 OUTPUTS ?= outputs
@@ -13,9 +13,10 @@ ONLY ?=
 DATA_DIR ?= data/personalwab
 DATA_URL ?= https://github.com/HongruCai/PersonalWAB
 DATA_COMMIT ?= 23ff65c4c2288198b4b3d00d835760da2c2ff8e8
-# data, recommender, and the modules that hold the official prompts (pwagents.llm.prompts names them)
+# data, recommender, search index, and the modules that hold the official prompts (pwagents.llm.prompts names them)
 DATA_FILES := /LICENSE /PersonalWAB/envs/pwab/data /PersonalWAB/envs/pwab/functions/recommender/checkpoint \
-  /PersonalWAB/envs/pwab/functions/recommender/data /PersonalWAB/envs/pwab/__init__.py /PersonalWAB/envs/user.py \
+  /PersonalWAB/envs/pwab/functions/recommender/data /PersonalWAB/envs/pwab/functions/search/indexes \
+  /PersonalWAB/envs/pwab/__init__.py /PersonalWAB/envs/user.py \
   /PersonalWAB/envs/pwab/functions/*.py /PersonalWAB/agents/utils.py /PersonalWAB/agents/chat_react_agent.py \
   /PersonalWAB/agents/gpt_function_calling_agent.py /PUMA/utils.py /scripts/tools/init_interecagent_memory.py
 # the environment, made where there is none, and the Python it is made with
@@ -23,6 +24,8 @@ VENV ?= .venv
 PYTHON ?= python3
 # where `make web` serves
 PORT ?= 8009
+# where `make web-bench` serves
+BENCH_PORT ?= 8011
 # where `make serve` serves
 SERVE_PORT ?= 8010
 # what `make figures` writes (png, svg, pdf), and one of matplotlib's style sheets above the usual style, or a file
@@ -33,7 +36,7 @@ TORCH_FLAGS ?=
 # the stamp of a finished environment; empty (READY=) for one you made yourself: it is used as it is
 READY ?= $(VENV)/.ready
 
-PRESETS := smoke laptop paper
+PRESETS := smoke laptop paper open
 ifeq ($(and $(filter 1,$(words $(PRESET))),$(filter $(PRESETS),$(PRESET))),)
   $(error PRESET is "$(PRESET)"; choose one of: $(PRESETS))
 endif
@@ -49,8 +52,10 @@ LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.
 REPRODUCE_FULL := $(patsubst notebooks/%,$(NB)/%,$(NOTEBOOKS))
 CHOSEN := $(foreach n,$(ONLY),$(or $(filter $(NB)/$(n)%,$(REPRODUCE_FULL)),\
   $(error ONLY names "$(n)"; expected numbers of notebooks, as in ONLY="03 04")))
-REPRODUCE := $(or $(CHOSEN),$(filter-out $(NB)/07% $(NB)/08%,$(REPRODUCE_FULL)))
-EVERYTHING := $(or $(CHOSEN),$(REPRODUCE_FULL))
+# Nothing is trained at open.
+IN_PRESET := $(if $(filter open,$(PRESET)),$(filter $(foreach n,00 01 02 03,$(NB)/$(n)%),$(REPRODUCE_FULL)),$(REPRODUCE_FULL))
+REPRODUCE := $(or $(CHOSEN),$(filter-out $(NB)/07% $(NB)/08%,$(IN_PRESET)))
+EVERYTHING := $(or $(CHOSEN),$(IN_PRESET))
 # What reproduce-full changes of some notebooks at laptop, which then run again: what was made before is found, and
 # their tables get longer. The other presets have all of it as they are.
 FULL_03_benchmark := play: {worlds: [0, 1, 2, 3, 4]}
@@ -62,11 +67,11 @@ run = $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup lock lab web serve test test-slow reproduce reproduce-full figures report papers check lint data clean help \
+.PHONY: setup lock lab web web-bench recipes serve test test-slow reproduce reproduce-full figures report papers check lint data clean help \
   preflight models
 
 help: ## list the targets
-	@echo "make <target> [PRESET=smoke|laptop|paper, now $(PRESET)]"
+	@echo "make <target> [PRESET=smoke|laptop|paper|open, now $(PRESET)]"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## make the environment in .venv (3 minutes, 3 GB; the targets below do it when needed)
@@ -116,6 +121,16 @@ lab: $(READY) ## open the tour in JupyterLab, beside the other notebooks, and th
 web: $(READY) ## browse the local web of notebook 09: PORT (8009) of this machine
 	@$(run) pwagents.persona2web.site.serve --port $(PORT)
 
+web-bench: $(READY) ## serve the preset's web tasks to any browser agent, with a control API: BENCH_PORT (8011)
+	@$(run) pwagents web-bench --preset $(PRESET) --port $(BENCH_PORT)
+
+# A recipe's pins may exclude ours.
+recipes: $(READY) ## visit the bench by Playwright and by browser-use, each in an environment of its own
+	@for each in playwright==1.65.2 browser-use==0.13.14; do env=$(OUTPUTS)/recipes/$${each%%=*}; \
+	  test -e "$$env/.$$each" || { $(PYTHON) -m venv --clear "$$env" && \
+	  "$$env/bin/python" -m pip install --disable-pip-version-check -q "$$each" && touch "$$env/.$$each"; } || exit 1; done
+	@$(VENV)/bin/python benchmarks/web_recipes.py $(OUTPUTS)/recipes
+
 serve: $(READY) ## serve the preset's tasks to other trainers and harnesses (MCP): SERVE_PORT (8010) of this machine
 	@$(run) pwagents.adapters.mcp_server --preset $(PRESET) --port $(SERVE_PORT)
 
@@ -138,10 +153,10 @@ clean: ## remove the results of the preset (the environment and outputs/referenc
 
 # --- notebooks -------------------------------------------------------------------------------------
 
-# JOBS notebooks run beside each other: one a core, but for the preset paper, whose notebooks take a whole
+# JOBS notebooks run beside each other: one a core, but for the presets paper and open, whose notebooks take a whole
 # machine each. Threads of one (where its numbers are not portable, else one): the cores, shared out among the jobs.
 CORES ?= $(shell nproc 2>/dev/null || echo 1)
-JOBS ?= $(if $(filter paper,$(PRESET)),1,$(CORES))
+JOBS ?= $(if $(filter paper open,$(PRESET)),1,$(CORES))
 MAKEFLAGS += -j$(JOBS)
 # A notebook that cannot start, or fails, stops those alone that read from it.
 MAKEFLAGS += $(if $(filter reproduce%,$(MAKECMDGOALS)),-k)

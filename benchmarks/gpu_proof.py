@@ -3,8 +3,8 @@
 
     .venv/bin/python benchmarks/gpu_proof.py [orion_grpo orion_sft_full ...] [--tiny]  # none: 4 minutes
 
-Weights are random, settings preset paper's with an adapter (`_full`, on 140 GB: without), for two steps; MFU
-is the share of a large product, work done twice for checkpoints counts once. --tiny, or no GPU: sizes / 16.
+Weights are random, settings preset paper's with an adapter (`_full`, on 141 GB: without), for two steps. MFU
+is the share of a large product; work done twice for checkpoints counts once. --tiny, or no GPU: sizes / 16.
 """
 
 import gc
@@ -142,7 +142,7 @@ PARTS = {
 if __name__ == "__main__":
     print(json.dumps({"device": find_device().name, "product, TFLOP/s": REACHED / 1e12}), flush=True)
     load.read_model = train.read_model = complete.read_model = random_model
-    complete.draws_alone, sys.stdout = lambda: False, sys.stderr  # no vLLM, which has no beams; no bars
+    sys.stdout = sys.stderr  # no bars
     torch.nn.modules.module.register_module_forward_pre_hook(note)
     for name in [each for each in sys.argv[1:] if each != "--tiny"] or list(PARTS)[:-2]:
         BEGUN.clear()

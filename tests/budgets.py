@@ -12,16 +12,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # What is counted: (now, goal).
 SUMS = {
-    "lib, lines of Python": (23_736, 17_500),
+    "lib, lines of Python": (24_196, 17_500),
     "lib, files of Python": (152, 100),
     "base_model, lines": (0, 0),
     "persona2web, lines": (5_500, 5_500),
     "persona2web, files": (30, 30),
     "other files of lib, lines": (3_524, 3_000),
-    "tests, lines": (18_600, 11_500),
-    "tests of persona2web, lines": (2_220, 1_800),
-    "notebooks, lines of code": (2_720, 1_800),
-    "notebooks, words": (14_460, 12_000),
+    "tests, lines": (18_830, 11_500),
+    "tests of persona2web, lines": (2_396, 1_800),
+    "notebooks, lines of code": (2_833, 1_800),
+    "notebooks, words": (14_745, 12_000),
     "reference, tables without 09's": (46, 50),
 }
 

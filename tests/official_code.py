@@ -13,9 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pwagents.schema import Benchmark
-from pwagents.shop.search import product_text
-
 CLONE = os.environ.get("PWAB_CLONE", "")
 needs_clone = pytest.mark.skipif(not CLONE, reason="PWAB_CLONE names no clone of HongruCai/PersonalWAB")
 
@@ -88,13 +85,19 @@ def published_code(endpoint: Endpoint | None, embed: Callable[[list[str]], np.nd
         del sys.modules[name]
 
 
-def published_functions(
-    search: Callable[[str], list[str]], recommend: Callable[[list[str]], list[str]], benchmark: Benchmark
-) -> list[Callable]:
+def official_contents(info: Mapping[str, Any]) -> str:
+    """A product's record as the published index holds it: labels, and values as its code prints them."""
+    text = "- Title: {title}\n- Parent Asin: {parent_asin}\n- Main Category: {main_category}\n"
+    text += "- Average Rating: {average_rating}\n- Rating Number: {rating_number}\n- Price: {price}\n"
+    text += "- Store: {store}\n- Details: {nested}\n- Description: {description}\n- Features: {features}"
+    return text.format(**info, nested=json.dumps(info["details"]))
+
+
+def published_functions(search: Callable, recommend: Callable, products: Mapping[str, Any]) -> list[Callable]:
     """The web functions of the clone, with engines of a test's own: a query or known ids -> ids."""
-    numbers = {asin: i for i, asin in enumerate(benchmark.products)}
+    numbers = {asin: i for i, asin in enumerate(products)}
     asins = list(numbers)
-    contents = {asin: json.dumps({"contents": product_text(p)}) for asin, p in benchmark.products.items()}
+    contents = {asin: json.dumps({"contents": official_contents(info)}) for asin, info in products.items()}
     searcher = types.SimpleNamespace(
         search=lambda query: [types.SimpleNamespace(docid=asin) for asin in search(query)],
         doc=lambda asin: types.SimpleNamespace(raw=lambda: contents[asin]),

@@ -48,6 +48,7 @@ SIZES: dict[str, Any] = {
         **{"max_steps": 1, "prompts_per_step": 4, "num_generations": 2, "per_device_train_batch_size": 2},
         **{"n_gpus": 2, "sharding": "cpu", "use_vllm": False, "log_tasks": 2, "seeds": [0], "minibatches": 2},
         "variants": [{"name": "credit by turn", "credit": "turn"}],
+        "design": [],
     },
 }
 _MODELS = re.compile("(qwen)|(llama)", re.IGNORECASE)  # in the names or folders of models to be downloaded
@@ -69,7 +70,7 @@ _REQUESTS = {
 def overrides(
     preset: Mapping[str, Any], models: tuple[Path, Path], data: Path, url: str, output: Path
 ) -> dict[str, Any]:
-    """What a notebook's parameters cell changes of the paper preset.
+    """What a notebook's parameters cell changes of the preset paper, or of open.
 
     Args:
         preset: the notebook's values, from :func:`pwagents.settings.settings_values`.
@@ -82,7 +83,7 @@ def overrides(
     for group in ("study", "play"):
         if "official_repo" in preset.get(group, {}):
             changed[group]["official_repo"] = str(data)
-    return changed | {"preset": "paper", "data_dir": str(data), "output_dir": str(output)}
+    return changed | {"preset": preset["preset"], "data_dir": str(data), "output_dir": str(output)}
 
 
 def _changed(
@@ -98,7 +99,7 @@ def _changed(
             changed[name] = sizes[name]
         elif isinstance(value, str) and (match := _MODELS.search(value)):
             model = models[match.lastindex - 1]
-            changed[name] = f"local:{model}" if value.startswith("local:") else str(model)
+            changed[name] = "".join(re.findall("^(?:local|openai):", value)) + str(model)
     return changed
 
 

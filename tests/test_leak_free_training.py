@@ -70,7 +70,7 @@ def times_of_markers(*parts: object) -> set[int]:
     return {int(time) for part in parts for time in re.findall(r"MARKER(\d+)", repr(part))}
 
 
-def load_marked(data, seed):
+def load_marked(data, seed, protocol="leak_free"):
     return mark(load_amazon(REAL, n_users=data.n_users, max_products=data.n_products, seed=seed)), None
 
 

@@ -68,7 +68,7 @@ def project(tmp_path, project_root):
     for folder in ("lib/pwagents", "notebooks", "params"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "lib/pwagents/module.py").touch()
-    for preset in ("smoke", "laptop", "paper"):
+    for preset in ("smoke", "laptop", "paper", "open"):
         (tmp_path / "params" / f"{preset}.yaml").write_text(PARAMS)
     (tmp_path / "ready").touch()
     (tmp_path / "told").write_text('echo "$@"; touch "$6/notebooks/$7.ipynb"')
@@ -95,7 +95,7 @@ def reproduced(project):
 def test_help_is_the_default_and_lists_every_target(project):
     shown = project.make().stdout
     targets = "setup lock lab web serve test reproduce reproduce-full figures report check lint data clean"
-    targets += " help preflight models papers"
+    targets += " help preflight models papers web-bench recipes"
     assert {*re.findall(r"^  ([\w-]+)", shown, re.MULTILINE)} >= {*targets.split()}
 
 

@@ -1,4 +1,4 @@
-"""The paper preset end to end: its parameters, with small stand-ins for models, endpoints and data.
+"""Presets paper and open end to end: their parameters, with small stand-ins for models, endpoints and data.
 
 What each part left behind is looked at: a notebook that runs through may have skipped one.
 """
@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 from safetensors.torch import load_file
 
-from pwagents.agents.methods import TRACKS
+from pwagents.agents.methods import PUMA_BY_FILE, TRACKS
 from pwagents.llm.store import ResponseStore
 from pwagents.rl.log import read_rows
 from pwagents.schema import FUNCTION_OF
 from pwagents.settings import settings_values
 
-from .llm.server import ChatServer
+from .llm.server import ChatServer, transformers_serve
 from .notebook import notebooks
 from .notebook.notebooks import ROOT
 from .paper_standins import SIZES, answer, overrides, save_clone, save_llama, save_qwen
@@ -67,7 +67,7 @@ def kernel():
 def execute(stand_ins, kernel, tmp_path):
     """A function that runs a notebook into a folder; it returns the requests that the endpoint had."""
 
-    def run(notebook, output, group="study", **changes):
+    def run(notebook, output, group="study", preset="paper", url="", **changes):
         from papermill import execute_notebook
 
         fresh = nbformat.read(ROOT / "notebooks" / f"{notebook}.ipynb", as_version=4)
@@ -75,8 +75,8 @@ def execute(stand_ins, kernel, tmp_path):
         nbformat.write(fresh, tmp_path / "fresh.ipynb")
         executed = tmp_path / "executed.ipynb"
         with ChatServer(reply=answer) as server:
-            preset = settings_values(notebook, {"preset": "paper"})
-            parameters = overrides(preset, *stand_ins, server.url, output)
+            values = settings_values(notebook, {"preset": preset})
+            parameters = overrides(values, *stand_ins, url or server.url, output)
             parameters[group] = parameters.get(group, {}) | changes
             options = {"km": kernel, "kernel_name": "python3", "progress_bar": False}
             execute_notebook(tmp_path / "fresh.ipynb", executed, parameters, **options)
@@ -112,26 +112,27 @@ def test_a_notebook_runs_with_the_parameters_of_the_paper_preset(notebook, execu
             # The judge cannot tell a random model's malformed calls apart: a group has nothing to compare.
             assert has_moved(trained / "model") or method == "grpo"
         table = pd.read_csv(output / "tables" / "06_orion_table_1.csv")
-        ours = table[table["source"] == "here"].query("backbone == 'gpt-4.1'").filter(regex="^n$|: steps$")
+        ours = table[table["backbone"] == "gpt-4.1-2025-04-14"].filter(regex="^n$|: steps$")
         assert len(ours) == 5 and not ours.isna().any(axis=None), "the prompt baselines"
 
 
 @pytest.mark.slow
-def test_both_models_play_each_protocol_in_the_clones_words(execute, stand_ins, tmp_path):
+def test_the_papers_models_play_each_protocol_in_the_clones_words(execute, stand_ins, tmp_path):
     output, functions = tmp_path / "outputs", tmp_path / "functions.json"  # as notebook 04 writes them
     tasks = json.loads((stand_ins[1] / "user_instructions.json").read_text())["test"]
     functions.write_text(json.dumps({task["task"]: FUNCTION_OF[task["type"]] for task in tasks}))
     bodies = execute("03_benchmark", output, "play", functions_file=str(functions))
 
-    # The items that a memory recalls are the code's and the paper's.
-    ways = [("published", 10), ("published", 0), ("leak_free", 0)]
-    cells = {(model, *way) for model in ("gpt-4o", "gpt-4o-mini") for way in ways}
+    # The items that a memory recalls are the code's and the paper's; the models those of Tables 3 and 4.
+    ways = {("published", 10), ("published", 0), ("leak_free", 0)}
     for track in ("single_turn", "multi_turn"):
         lines = (output / "runs" / f"03_methods_{track}.jsonl").read_text().splitlines()
         played = Counter()
         for r in map(json.loads, lines):
             played[r["method"], r["model"], r["params"]["protocol"], r["params"]["items"]] += 1
-        assert {each[1:] for each in played} == cells and len(played) == len(TRACKS[track]) * len(cells)
+        is_large = {name: track == "single_turn" or name == PUMA_BY_FILE for name in TRACKS[track]}
+        models = {True: "gpt-4o-2024-08-06", False: "gpt-4o-mini-2024-07-18"}
+        assert {*played} == {(name, models[is_large[name]], *way) for name in TRACKS[track] for way in ways}
     for name in ("single_turn_with_paper", "methods_multi_turn"):  # PersonalWAB's Tables 3 and 4
         table = pd.read_csv(output / "tables" / f"03_{name}.csv")
         ours = table[(table["source"] == "here") & (table["backbone"] != "none")]
@@ -143,6 +144,19 @@ def test_both_models_play_each_protocol_in_the_clones_words(execute, stand_ins, 
     prompts = {"SYS_PROMPT_SINGLE", "SYS_PROMPT_MULTI", "RECMIND_ST_PROMPT", "RECMIND_MT_PROPMT"}
     prompts |= {"INTEREC_PROMPT", "TS_AGENT_PROMPT", "TS_AGENT_MT_PROMPT", "USER_PROFILE_PROMPT"}
     assert prompts | {"INTEREC_UPDATE_MEM_PROMPT"} <= begin and "You" not in begin
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", ["02_profiles", "03_benchmark"])
+def test_one_open_model_behind_a_server_plays_all_roles(notebook, execute, tmp_path):
+    """The notebooks of preset open that ask a model, of random weights and eight tokens a reply."""
+    with transformers_serve() as url:
+        execute(notebook, tmp_path, "players", "open", url, sampling={"max_tokens": 8})
+    (model,) = ResponseStore(tmp_path / "runs" / "replies.sqlite").models()
+    assert model.endswith("qwen")
+    if notebook == "03_benchmark":
+        lines = (tmp_path / "runs" / "03_methods_multi_turn.jsonl").read_text().splitlines()
+        assert {json.loads(line)["params"]["protocol"] for line in lines} == {"published", "leak_free"}
 
 
 @pytest.mark.parametrize("variants", ["few", pytest.param("all", marks=pytest.mark.slow)])
@@ -158,7 +172,8 @@ def test_every_part_of_puma_ran(variants, execute, stand_ins, tmp_path):
     searches = {task["task"] for task in tasks if task["type"] == "search"}
     assert 0 < len(queries) == len({*queries})
     assert {text.removeprefix("[QUERY ").partition("|")[0] for text in queries} <= searches
-    assert ResponseStore(output / "runs" / "replies.sqlite").models() == {"gpt-4o-mini": len({*queries})}
+    asked = ResponseStore(output / "runs" / "replies.sqlite").models()
+    assert asked == {"gpt-4o-mini-2024-07-18": len({*queries})}
 
     # Every task of every type made a pair.
     files = [*(output / "models").glob("puma-samples-*/scores.json")]
@@ -183,6 +198,9 @@ def test_every_part_of_puma_ran(variants, execute, stand_ins, tmp_path):
     # Notebook 03 finds the function that step 1 named for each test task.
     functions = json.loads((output / "runs" / "04_functions.json").read_text())
     assert len(functions) == SIZES["study"]["test_tasks"]
+    first, *results = json.loads((output / "runs" / "04_leaderboard.json").read_text())
+    assert len(results) == first["results"]["overall"]["total_count"] == SIZES["study"]["test_tasks"]
+    assert (first["run_args"]["model"], first["run_args"]["max_steps"]) == ("llama", -1)
 
     # No row of ours has an empty cell.
     expected = {"table_5": 2} if variants == "few" else {"table_5": 4, "table_6": 2}

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from pwagents.llm.budget import VERSION
 from pwagents.report.reference import PRESET, REFERENCE, read_lines
 from pwagents.results.papers import COSTS, NOT_RUN, load_targets
 from pwagents.results.seeds import MUST_EXCEED
@@ -161,7 +162,7 @@ def _with_papers(table: pd.DataFrame) -> Iterator[Comparison]:
             if "leak-free" in words:
                 continue
             method = _method(row["row"], row["backbone"])
-            for each in facts[facts["backbone"] == backbone].itertuples():
+            for each in facts[facts["backbone"] == VERSION.sub("", backbone)].itertuples():
                 if method in (_method(each.row, each.backbone), each.ours.casefold()):
                     against = f"{each.source}, {each.row}"
                     yield against, row, printed.loc[each.source, each.row], each.tolerance

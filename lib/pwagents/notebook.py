@@ -51,6 +51,7 @@ from pwagents.settings import (
     plain,
     rows,
     settings_values,
+    substitutes,
 )
 
 SMOKE = "Preset smoke: this run only shows that everything works. The preset laptop makes real numbers."
@@ -69,6 +70,7 @@ class Run:
         number: the notebook's, with which names of tables and figures begin.
         output_dir: of tables, figures, models, caches, stored runs and timings.
         made_from: facts printed in small type below each figure.
+        instead: which models play in the place of the preset's; below tables.
         row: of the journal, of a run that :meth:`begin` began; its ``timings`` are seconds by step.
         notes: of the language models asked so far, by the file of their replies; below tables.
         counted: what this process had counted when the run began (:mod:`pwagents.progress`).
@@ -77,6 +79,7 @@ class Run:
     number: str
     output_dir: Path
     made_from: Mapping[str, str] = field(default_factory=dict)
+    instead: str = ""
     row: dict[str, Any] = field(default_factory=dict)
     notes: Callable[[Path], str] = lambda store: ""
     began: float = field(default_factory=time.monotonic)
@@ -131,7 +134,7 @@ class Run:
         """Save a table and return it to be displayed; for the options see :func:`save_table`."""
         name = f"{self.number}_{name}"
         self.row.setdefault("tables", []).append(name)  # for `make check`, which reports it if it is missing
-        options["note"] = f"{note} {self.notes(self.store)}".strip()
+        options["note"] = " ".join(filter(None, (note, self.instead, self.notes(self.store))))
         return save_table(data, name, title=title, output_dir=self.output_dir, **options)
 
     def cost(self, estimate: pd.DataFrame, players: Players) -> None:
@@ -243,7 +246,9 @@ def start(
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
     elif profiler := getattr(getattr(settings, "players", None), "profiler", ""):
         made_from["profiler"] = profiler
-    run = Run.begin(notebook, settings, made_from=made_from, notes=notes)
+    others = "; ".join(f"{own} for {named}" for own, named in substitutes(notebook, settings).items())
+    instead = f"In the place of the preset's models: {others}." if others else ""
+    run = Run.begin(notebook, settings, made_from=made_from, instead=instead, notes=notes)
     if settings.preset == "smoke":
         _display(banner(SMOKE))
     _display(PENDING, display_id=f"answer-{run.number}")

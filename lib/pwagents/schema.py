@@ -12,7 +12,15 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    NonNegativeFloat,
+    NonNegativeInt,
+    StringConstraints,
+)
 
 from pwagents.errors import DataError, SettingsError
 
@@ -23,6 +31,7 @@ Outcome = Literal["scored", "infrastructure_error", "not_evaluable"]
 # Why a reply of a model could not be carried out; empty where it could.
 ProblemKind = Literal["", "malformed_json", "unknown_function", "wrong_arguments", "empty", "cut_off"]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Verbatim = Annotated[str, StringConstraints(pattern=r"\S")]  # not blank, with the white space at its ends
 
 # Why an episode ended: the agent called stop; the one call of the single-turn track; the limit of steps, or
 # of tokens; whoever drove it broke off; the policy's model refused to act; the agent raised an error.
@@ -49,19 +58,36 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+def join_values(value: Any) -> str:
+    """Make one text of a JSON value: ``[1, "b"]`` is "1, b", ``{"a": 1}`` is "a: 1", null is empty."""
+    if isinstance(value, list):
+        return ", ".join(map(join_values, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {join_values(part)}" for key, part in value.items())
+    return "" if value is None else str(value)
+
+
 class Product(Record):
-    """One item of the shop. ``category`` is what PersonalWAB's files call ``main_category``."""
+    """One item of the shop. ``category`` is what PersonalWAB's files call ``main_category``.
+
+    Numbers and details are what the source has: an integer stays one, and details may be nested.
+    """
 
     parent_asin: Text
-    title: Text
+    title: Verbatim
     category: Text
-    price: Annotated[float, Field(ge=0)] | None = None  # US dollars
+    price: Annotated[int | float, Field(ge=0)] | None = None  # US dollars
     store: str | None = None
     average_rating: Annotated[float, Field(ge=0, le=5)] | None = None
     rating_number: Annotated[int, Field(ge=0)] | None = None
     features: tuple[str, ...] = ()
     description: tuple[str, ...] = ()
-    details: dict[str, str] = {}
+    details: dict[str, JsonValue] = {}
+
+    @property
+    def flat_details(self) -> dict[str, str]:
+        """Return the details with each value as one text."""
+        return {name: join_values(value) for name, value in self.details.items()}
 
 
 class Review(Record):
@@ -113,7 +139,7 @@ class Task(Record):
     user_id: Text
     type: TaskType
     timestamp: Annotated[int, Field(gt=0)]
-    instruction: Text
+    instruction: Verbatim
     target: Text
     review: Review
 
@@ -130,10 +156,12 @@ class Benchmark:
         repairs: what was mended while reading, as "description" -> count.
         population: stranger's id -> (milliseconds, parent_asin) of what they bought, oldest first. Strangers
             have no task; the recommender learns from them.
+        as_published: histories are in the order of the files, which need not be that of time.
 
     Raises:
         DataError: a behavior or task names an unknown product or user, a history is not in time
-            order, two tasks share an id, or a stranger is a user, bought nothing or an unknown product.
+            order (unless ``as_published``), two tasks share an id, or a stranger is a user, bought nothing or
+            an unknown product.
     """
 
     name: str
@@ -143,6 +171,7 @@ class Benchmark:
     profiles: Mapping[str, UserProfile] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
     population: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    as_published: bool = False
 
     def __post_init__(self):
         def require(is_so: bool, record: str, field: str, value: Any, expected: str) -> None:
@@ -155,7 +184,8 @@ class Benchmark:
             for i, behavior in enumerate(behaviors):
                 asin, time, where = behavior.parent_asin, behavior.timestamp, f"user {user}, behaviour {i}"
                 require(asin in self.products, where, "parent_asin", asin, known)
-                require(latest <= time, where, "timestamp", time, "behaviours oldest first")
+                is_so = self.as_published or latest <= time
+                require(is_so, where, "timestamp", time, "behaviours oldest first")
                 latest = time
         times = Counter(task.task_id for task in self.all_tasks())
         for task in self.all_tasks():
@@ -262,10 +292,15 @@ class Action(Record):
 
 
 class Observation(Record):
-    """What the environment answers: a text, and the products it shows, best first."""
+    """What the environment answers: a text, and the products it shows, best first.
+
+    Args:
+        verbatim: the text is what the published function returns.
+    """
 
     text: str
     products: tuple[str, ...] = ()
+    verbatim: bool = False
 
 
 class Step(Record):

@@ -11,6 +11,7 @@ import pytest
 from pwagents.agents.chat import Setup
 from pwagents.agents.interec import first_profile, play_interec
 from pwagents.agents.methods import METHODS, PUMA_BY_FILE, PumaByFile
+from pwagents.data.personalwab import load_personalwab
 from pwagents.llm.chat import Reply, ToolCall
 from pwagents.llm.prompts import official_prompts
 from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Product, Review, Task, UserProfile
@@ -20,7 +21,7 @@ from pwagents.shop.sasrec import RecommendersByTime
 from pwagents.users.llm import LlmUser
 
 from ..official_code import CLONE, Endpoint, canonical, needs_clone, published_code, published_functions
-from ..personalwab_files import records
+from ..personalwab_files import records, write_records
 from .conftest import ScriptedModel
 
 HASHES = Path(__file__).with_name("official_sent.json")
@@ -66,16 +67,17 @@ class Engine:
 
 
 @pytest.fixture(scope="module")
-def benchmark():
-    """One user: twelve purchases, then a task of each type; some fields are missing, some texts are odd."""
+def raw():
+    """One user: twelve purchases, then a task of each type; some fields are missing, nested or odd."""
     products = {}
     for i in range(1, 16):
         fields = {"title": f"Lamp no. {i} \u201cgl\u00fchend\u201d", "description": ("A lamp.",)}
         fields |= {"category": "Home" if i % 2 else "Electronics"}
         fields |= {"average_rating": 4.5, "rating_number": 10 * i}
         if i % 4:  # the others are bare
-            fields |= {"price": i + 0.5, "store": "Lumo", "features": ("bright", 'it\'s "cool"')}
-            fields |= {"details": {"Farbe": "gr\u00fcn"}}
+            fields |= {"store": "Lumo", "features": ("bright", 'it\'s "cool"'), "price": [i, i / 4][i % 2]}
+            ranks = {"Home & Kitchen": 90_210, "Lamps": i}
+            fields |= {"details": {"Farbe": "gr\u00fcn", "Best Sellers Rank": ranks, "Sizes": ["S", None]}}
         products[f"B{i:02}"] = Product(parent_asin=f"B{i:02}", **fields)
     review = lambda i: Review(rating=float(1 + i % 5), text=f"Text {i}.\nIt glows, \u00e4hm.")  # noqa: E731
     time = 1_500_000_000_000
@@ -87,7 +89,13 @@ def benchmark():
         tasks.append(Task(**fields, **about, review=review(i)))
     words = {"price_sensitivity": "High", "diversity_preference": "Low", "interaction_complexity": "Medium"}
     profile = UserProfile(**dict.fromkeys(UserProfile.model_fields, "x") | words)
-    return Benchmark("fixture", products, {"U1": past}, {"train": (), "test": (*tasks,)}, {"U1": profile})
+    split = {"train": (tasks[0].model_copy(update={"task_id": "t0"}),), "test": (*tasks,)}
+    return records(Benchmark("fixture", products, {"U1": past}, split, {"U1": profile}))
+
+
+@pytest.fixture(scope="module")
+def benchmark(raw, tmp_path_factory):
+    return load_personalwab(write_records(raw, tmp_path_factory.mktemp("raw")), protocol="published")
 
 
 def script(method, track, task_type):
@@ -157,7 +165,7 @@ def sent_here(benchmark):
             user = LlmUser(model, benchmark.products, benchmark.profiles, prompts=prompts, may_leak=True)
         by_file = FUNCTION_OF[task_type] if method == PUMA_BY_FILE else None
         setup = Setup(model, benchmark.products, track, Embedding(), length=ITEMS, prompts=prompts)
-        shop = Shop(benchmark, Engine, RecommendersByTime([0], [Engine]), Embedding)
+        shop = Shop(benchmark, Engine, RecommendersByTime([0], [Engine]), Embedding, searched="labels, too")
         environment = Environment(shop, task, track, "published", user, details=True)
         if method == "InteRecAgent":
             play_interec(setup, environment, PROFILE)
@@ -172,9 +180,9 @@ def sent_here(benchmark):
 
 
 @pytest.fixture(scope="module")
-def sent_there(benchmark, tmp_path_factory):
+def sent_there(raw, benchmark, tmp_path_factory):
     """``sent_there(track, method, task_type)``: what the published agent sends."""
-    folder, data = tmp_path_factory.mktemp("there"), records(benchmark)
+    folder, data = tmp_path_factory.mktemp("there"), raw
 
     def sent(track, method, task_type):
         strategy, memory = METHODS_THERE[method]
@@ -184,7 +192,7 @@ def sent_there(benchmark, tmp_path_factory):
         with published_code(endpoint, vectors) as load, pytest.MonkeyPatch.context() as patch:
             base = load("PersonalWAB.envs.base")
             base.compute_similarity = lambda *_: 0.5
-            functions = published_functions(lambda query: HITS, lambda ids: HITS, benchmark)
+            functions = published_functions(lambda query: HITS, lambda ids: HITS, raw["all_products"])
             rules = official_prompts(CLONE).texts["SYS_PROMPT_MULTI" if steps > 0 else "SYS_PROMPT_SINGLE"]
             rules, mode = rules.replace("<NUM>", str(steps)), "naive" if steps > 0 else "no"
             tests = data["instructions"]["test"]
@@ -222,7 +230,7 @@ def test_what_is_sent_is_what_the_published_agents_send(sent_here, sent_there, t
 
 
 @needs_clone
-def test_interecagents_first_profile_is_asked_for_as_the_published_script_does(benchmark, tmp_path):
+def test_interecagents_first_profile_is_asked_for_as_the_published_script_does(raw, benchmark, tmp_path):
     asked = []
 
     def answer(request):
@@ -231,7 +239,7 @@ def test_interecagents_first_profile_is_asked_for_as_the_published_script_does(b
 
     setup = Setup(ScriptedModel(answer), benchmark.products, prompts=official_prompts(CLONE).texts)
     first_profile(setup, benchmark.behaviors["U1"])
-    (tmp_path / "history.json").write_text(json.dumps(records(benchmark)["user_history"]))
+    (tmp_path / "history.json").write_text(json.dumps(raw["user_history"]))
     endpoint = Endpoint(lambda request: {"content": "{}"})
     with published_code(endpoint, vectors) as load:
         script = load("scripts.tools.init_interecagent_memory")

@@ -17,8 +17,9 @@ BROUGHT = {
     *(file for file, _, _ in BUILT.values()),
     "PersonalWAB/envs/pwab/functions/recommender/checkpoint/pwab.pth",
     "PersonalWAB/envs/pwab/functions/recommender/data/1000_ids.json",
+    *(f"PersonalWAB/envs/pwab/functions/search/indexes/{name}" for name in ("segments_3", "_2.fdt")),
 }
-LEFT = {"README.md", "PersonalWAB/agents/base.py", "PersonalWAB/envs/pwab/functions/search/indexes/_2.fdt"}
+LEFT = {"README.md", "PersonalWAB/agents/base.py"}
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ REAL_PROFILES = DATA / "personalwab" / "user_profiles.json"
 
 @pytest.mark.parametrize("place", [".", FOLDER_IN_CLONE])
 def test_values_of_sound_files_stay_as_published(personalwab_files, place):
+    personalwab_files.put("all_products.B000000002.price", 20)
     benchmark = load_personalwab(personalwab_files.write(place))
     assert (benchmark.name, dict(benchmark.repairs)) == ("personalwab", {})
     assert list(benchmark.behaviors) == ["UANN", "UBOB"]
@@ -27,8 +28,10 @@ def test_values_of_sound_files_stay_as_published(personalwab_files, place):
     assert {split: len(tasks) for split, tasks in benchmark.tasks.items()} == {"train": 6, "test": 6}
     product = benchmark.products["B000000003"]
     assert (product.category, product.price, product.store) == ("Home_and_Kitchen", 19.99, "Stoolworks")
+    assert repr(benchmark.products["B000000002"].price) == "20"  # a whole number stays one
     assert product.features == ("Solid oak", "Four <b>legs</b>")
-    assert product.details == {"Color": "Brown", "Ranks": "Stools: 3"}
+    assert product.details == {"Color": "Brown", "Ranks": {"Stools": 3}}
+    assert product.flat_details == {"Color": "Brown", "Ranks": "Stools: 3"}
     behavior = benchmark.behaviors["UANN"][3]
     assert (behavior.parent_asin, behavior.timestamp) == ("B000000003", 1_600_259_200_000)
     assert behavior.review.text == "It holds me well.<br />It came on day 3."
@@ -70,13 +73,17 @@ def test_published_profiles():
     assert {"Nurse", "Chef"} <= {profile.occupation for profile in profiles.values()}
 
 
-def test_history_is_put_in_time_order_and_equal_times_keep_theirs(personalwab_files):
+def test_history_is_put_in_time_order_unless_as_published_and_equal_times_keep_theirs(personalwab_files):
     history = personalwab_files.records["user_history"]["UANN"]
     history.reverse()
     history[2]["review"]["timestamp"] = history[3]["review"]["timestamp"]
     benchmark = load_personalwab(personalwab_files.write())
     assert [b.parent_asin[-1] for b in benchmark.behaviors["UANN"]] == ["0", "1", "3", "2", "4", "5"]
     assert dict(benchmark.repairs) == {"history put in time order": 1}
+    benchmark = load_personalwab(personalwab_files.folder, protocol="published")
+    assert [b.parent_asin[-1] for b in benchmark.behaviors["UANN"]] == ["5", "4", "3", "2", "1", "0"]
+    past = benchmark.history(benchmark.tasks["train"][0], "train", "published")
+    assert [b.parent_asin[-1] for b in past] == ["3", "2", "1", "0"] and not benchmark.repairs
 
 
 def test_what_is_nobodys_is_dropped_and_counted(personalwab_files):
@@ -146,7 +153,7 @@ def test_seed_chooses_users_and_their_tasks_alone_stay(many_users):
 
 
 @pytest.mark.parametrize("shift", [-1, 1])
-def test_tasks_agree_with_purchases_and_with_each_other(personalwab_files, shift):
+def test_tasks_agree_with_purchases_and_with_each_other_unless_as_published(personalwab_files, shift):
     """A task a millisecond later than its purchase, and the agent would see its own target and review."""
     sound = load_personalwab(personalwab_files.write())
     instructions = personalwab_files.records["instructions"]
@@ -162,3 +169,6 @@ def test_tasks_agree_with_purchases_and_with_each_other(personalwab_files, shift
         "task listed again dropped (the first is kept)": 1,
         "train task of a purchase that is tested dropped": 1,
     }
+    published = load_personalwab(personalwab_files.folder, protocol="published")
+    for split, records in instructions.items():
+        assert [t.timestamp for t in published.tasks[split]] == [each["timestamp"] for each in records]

@@ -15,13 +15,14 @@ from pwagents import embedding, engine
 from pwagents.embedding import DIMENSION
 from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError
 from pwagents.evaluation import testbed
-from pwagents.evaluation.evaluate import COST, evaluate
+from pwagents.evaluation.evaluate import COST, TRIALS, evaluate
 from pwagents.schema import Action, Usage
 from pwagents.shop.environment import Environment
 from pwagents.shop.sasrec import RecommendersByTime
 from pwagents.shop.score import grade
 
 from ..agents.conftest import ScriptedModel
+from ..personalwab_files import records, write_records
 
 TINY = {
     "data": {"n_users": 12, "n_products": 300, "population": 0},
@@ -164,6 +165,39 @@ def test_an_engine_plays_the_same_episodes(play, ship, tmp_path, monkeypatch):
     ship()
     monkeypatch.setattr(engine, "use", lambda name: None)  # "local", as the preset has it
     assert play_both(tmp_path / "there") == here
+
+
+def test_the_published_protocol_has_its_history_its_scorer_trials_and_the_leaderboards_file(play, tmp_path):
+    def recalls(state):
+        known[state.instruction] = len(state.history)
+        return patient(state)
+
+    known, file = {}, tmp_path / "results.json"
+    asked = {"protocol": "published", "preset": "smoke", "output_dir": tmp_path}
+    done = play(recalls, trials=3, export=file, tasks=24, **asked)
+    tasks, history = done.tasks[:24], done.benchmark.history
+    assert known == {task.instruction: len(history(task, "test", "published")) for task in tasks}
+    assert any(known[task.instruction] > len(history(task, "test")) for task in tasks)
+    first, *results = json.loads(file.read_text())
+    row, official = done.table.loc["recalls"], first["results"]["overall"]
+    assert [row["overall", "official"], row[TRIALS, "mean"]] == pytest.approx([official["avg_res_acc"]] * 2)
+    assert row[TRIALS, "variance"] == 0 and "3 trials of 24" in done.note and "as published" in done.note
+    assert (first["run_args"]["model"], len(results), len(done.records)) == ("recalls", 72, 72)
+    by_model = play("offline", tasks=1, method="Random memory", trials=2, **asked)
+    assert [record.params["seed"] for record in by_model.records] == [0, 1], "each trial is drawn anew"
+
+
+def test_missing_official_files_are_named_with_what_brings_them(tmp_path, benchmark):
+    asked = {
+        "source": "personalwab",
+        "protocol": "published",
+        "preset": "smoke",
+        "output_dir": tmp_path / "out",
+    }
+    files = write_records(records(benchmark), tmp_path / "files")
+    for folder, lacking in ((tmp_path, "user_profiles"), (files, r"pwab\.pth")):
+        with pytest.raises(ValueError, match=rf"{lacking}.*make data"):
+            evaluate(patient, data_dir=str(folder), **asked)
 
 
 @pytest.mark.parametrize("given", [Remembers, Remembers()], ids=["class", "object"])

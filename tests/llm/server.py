@@ -6,13 +6,17 @@ answers GET with how often each request was asked.
 
 import hashlib
 import json
+import socket
+import subprocess
 import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 
 @dataclass
@@ -113,6 +117,23 @@ class _Connection(BaseHTTPRequestHandler):
         for part in [bytes([byte]) for byte in content] if answer.drip else [content]:
             time.sleep(answer.drip)
             self.wfile.write(part)
+
+
+@contextmanager
+def transformers_serve() -> Iterator[str]:
+    """A real peer, ``transformers serve``, that loads the folder which a request names; its URL."""
+    with ChatServer() as gone:
+        url, address = gone.url, gone.server_address
+    command = [Path(sys.executable).with_name("transformers"), "serve", "--device", "cpu", "--port"]
+    server = subprocess.Popen([*command, str(address[1]), "--host", address[0]])
+    try:
+        with socket.socket() as probe:
+            while server.poll() is None and probe.connect_ex(address):
+                time.sleep(0.1)
+        yield url
+    finally:
+        server.terminate()
+        server.wait()
 
 
 if __name__ == "__main__":

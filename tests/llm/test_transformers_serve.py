@@ -1,9 +1,6 @@
 """Our client against a real server, ``transformers serve``, with a tiny model that thinks and calls."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -11,19 +8,15 @@ from pwagents.llm.local_model import LocalModel
 from pwagents.llm.openai_model import OpenAIModel
 
 from .conftest import CALL, HI, TOOL, save_model
-from .server import ChatServer
+from .server import transformers_serve
 
 
 @pytest.mark.slow
 def test_a_conversation_with_tools_is_the_same_as_with_the_model_in_this_process(tmp_path, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     folder = save_model(tmp_path, ["<think>", "Navy again.", "</think>", *CALL])
-    with ChatServer() as gone:
-        port = str(gone.server_port)
-    command = [Path(sys.executable).with_name("transformers"), "serve", "--device", "cpu"]
-    server = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", port])
-    try:
-        served = OpenAIModel(str(folder), f"http://127.0.0.1:{port}/v1", attempts=15)  # until it is there
+    with transformers_serve() as url:
+        served = OpenAIModel(str(folder), url)
         talk, local, before = [*HI], LocalModel(folder), 0
         for _ in range(2):
             reply, own = (m.complete(talk, [TOOL], temperature=0, max_tokens=30) for m in (served, local))
@@ -38,6 +31,3 @@ def test_a_conversation_with_tools_is_the_same_as_with_the_model_in_this_process
             called = {"id": call.id, "type": "function", "function": call.model_dump(exclude={"id"})}
             talk.append({"role": "assistant", "content": reply.text, "tool_calls": [called]})
             talk.append({"role": "tool", "tool_call_id": call.id, "content": "1. A coat"})
-    finally:
-        server.terminate()
-        server.wait()

@@ -240,6 +240,8 @@ def test_sampled_beams_follow_from_the_seed_and_a_killed_run_goes_on_after_what_
     torch.manual_seed(99)  # chance elsewhere changes nothing
     assert complete(models / "sft", ROWS, **options, seed=1) == unbroken
     assert complete(models / "sft", ROWS, **options, seed=2) != unbroken
+    alone = complete(models / "sft", ROWS, **options, seed=1, independent=True)
+    assert [len(texts) for texts in alone] == [3] * len(ROWS) and alone != unbroken
     lines = store.read_bytes().splitlines(keepends=True)
     store.write_bytes(lines[0] + lines[1][:20])
     assert complete(models / "sft", ROWS, **options, seed=1, store=store) == unbroken
@@ -248,7 +250,7 @@ def test_sampled_beams_follow_from_the_seed_and_a_killed_run_goes_on_after_what_
     assert complete(models / "sft", ROWS, **options, seed=1, store=store) == unbroken
 
 
-def test_vllm_writes_independent_samples_of_a_whole_model_where_it_is_there(tmp_path, monkeypatch):
+def test_vllm_writes_where_it_is_there_but_searches_no_beams(tmp_path, monkeypatch):
     asked = []
 
     class LLM:
@@ -264,7 +266,9 @@ def test_vllm_writes_independent_samples_of_a_whole_model_where_it_is_there(tmp_
     monkeypatch.setitem(sys.modules, "vllm", vllm)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     prompts = [f"prompt {i} " for i in range(300)]
-    written = complete(tmp_path, prompts, **SIX, temperature=1.5, beams=10)
+    monkeypatch.setattr("pwagents.lm.complete._transformers", lambda *_: lambda prompts, seed: [["beams"]])
+    assert complete(tmp_path, prompts[:1], **SIX, temperature=1.5, beams=10) == [["beams"]]
+    written = complete(tmp_path, prompts, **SIX, temperature=1.5, beams=10, independent=True)
     assert written == [[f"{prompt}{i}" for i in range(10)] for prompt in prompts]
     (first, temperature, seed), (second, _, other) = asked
     assert (first, second, temperature) == (256, 44, 1.5) and seed != other

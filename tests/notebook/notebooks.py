@@ -35,7 +35,7 @@ QUICK = {
     },
     "05_orion_sft": ORION | {"role_play": ORION["role_play"] | {"scaling": [3]}},
     "06_orion_grpo": ORION | {"rl": LITTLE | {"worlds": [5]}},
-    "07_ablations": FEWER | {"rl": LITTLE | {"seeds": [5, 1], "variants": []}},
+    "07_ablations": FEWER | {"rl": LITTLE | {"seeds": [5, 1], "variants": [], "design": []}},
     "08_sensitivity": ORION | {"rl": LITTLE, "study": ORION["study"] | {"sweep": SWEEP}},
     "09_persona2web": {"study": {"runs": 1, "dials": {"consistency": [0.62]}}},
     "10_summary": {},

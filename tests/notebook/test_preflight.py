@@ -2,15 +2,19 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from pwagents import preflight
 from pwagents.data.files import PERSONALWAB
-from pwagents.preflight import MODELS, needs, require_weights
-from pwagents.settings import ROOT, settings_values
+from pwagents.files import write_aside
+from pwagents.llm.budget import shut_down
+from pwagents.preflight import MODELS, cost, needs, require_weights
+from pwagents.settings import NOTEBOOKS, ROOT, settings_values
 
 from ..llm.server import ChatServer
 
@@ -82,6 +86,43 @@ def test_all_that_is_missing_is_said_at_once_each_with_what_brings_it(monkeypatc
     assert missing(**there, study=study) == {}
 
 
+def test_the_disk_must_hold_two_checkpoints_of_a_whole_model_or_an_adapters_merged_one(monkeypatch):
+    for notebook, room in (("05_orion_sft", 213), ("04_puma", 27)):
+        for free, told in ((room - 1, f"takes up to {room} GB"), (room + 1, "")):
+            monkeypatch.setattr(
+                preflight.shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free * 10**9)
+            )
+            lacking = [text for what, text in missing(notebook).items() if what.startswith("disk")]
+            assert bool(lacking) == bool(told) and told in "".join(lacking)
+
+
+BROUGHT = "files|prompts|the published|PUMA's functions|key|model|GPUs|disk|Chromium"
+
+
+@pytest.mark.parametrize(
+    ("preset", "n", "models"), [("paper", 11, r"-\d{4}-\d\d-\d\d$"), ("open", 4, "^Qwen2.5-7B")]
+)
+def test_a_preset_lacks_only_what_can_be_brought_and_its_budgets_hold_its_plan(preset, n, models):
+    for notebook in [*NOTEBOOKS][:n]:
+        values = settings_values(notebook, {"preset": preset})
+        found = [need for need in (*needs(values), cost(notebook, values)) if need]
+        assert all(re.match(BROUGHT, need.what) for need in found if need.wrong), notebook
+        asked = re.findall(r"openai:([^'\"\]]+)", str(values.get("players", "")))
+        assert all(re.search(models, model) and bool(shut_down(model)) == (n == 11) for model in asked)
+        assert bool(asked and preset == "open") == ("hours of a 7B model" in str(found))
+
+
+def test_pumas_functions_are_sought_in_the_output_folder_and_a_small_budget_is_said(tmp_path):
+    what, file = "PUMA's functions in runs/04_functions.json", tmp_path / "runs" / "04_functions.json"
+    values = settings_values("03_benchmark", {"preset": "paper", "output_dir": str(tmp_path)})
+    assert what in missing("03_benchmark", output_dir=str(tmp_path))
+    assert what in [need.what for need in needs(values, ["03_benchmark", "04_puma"]) if not need.wrong]
+    write_aside(file, "{}")
+    assert what not in missing("03_benchmark", output_dir=str(tmp_path))
+    values["players"]["budget_usd"] = 500.0
+    assert "above 500 dollars" in cost("03_benchmark", values).wrong
+
+
 def test_a_browser_is_needed_where_one_drives_the_web(monkeypatch, tmp_path):
     monkeypatch.setattr(preflight, "BROWSERS", ("no-such-browser",))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -135,6 +176,8 @@ def test_make_preflight_asks_each_model_once_and_ends_with_what_is_missing(tmp_p
         command += ["--output-dir", str(tmp_path), "02_profiles", "09_persona2web"]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         asked = sorted(body["model"] for body in server.bodies)
-        assert asked == ["gpt-4.1", "gpt-4o", "gpt-4o-mini", "gpt-5-mini", "o3"]
+        dates = ["gpt-4.1-2025-04-14", "gpt-4o-2024-08-06", "gpt-4o-mini-2024-07-18"]
+        assert asked == [*dates, "gpt-5-mini-2025-08-07", "o3-2025-04-16"]
     assert done.returncode == 1 and "MISSING files in data/personalwab" in done.stdout, done.stderr
-    assert "openai:gpt-4o-mini answers" in done.stdout and KEY not in done.stdout
+    assert "openai:gpt-4o-mini-2024-07-18 answers (its maker shuts it down on 2027-01-14" in done.stdout
+    assert KEY not in done.stdout

@@ -28,6 +28,7 @@ from pwagents.settings import (
     read_changes,
     rows,
     settings_values,
+    substitutes,
 )
 
 from . import notebooks
@@ -257,6 +258,18 @@ def test_every_setting_has_a_meaning_and_a_line_in_laptop():
             assert what and name in {*values, "preset", "output_dir", "stored_runs_only"}, f"{group}.{name}"
 
 
+def test_a_model_that_plays_in_the_place_of_the_presets_is_named(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    given = {
+        "preset": "paper",
+        "players": {"policy": "openai:x", "user": "openai:x", "baselines": "openai:y"},
+    }
+    named = {"openai:x": "gpt-4o-2024-08-06 and gpt-4o-mini-2024-07-18", "openai:y": "gpt-4o-mini-2024-07-18"}
+    assert substitutes("03_benchmark", load_settings("03_benchmark", given)) == named
+    given = {"players": {"policy": "openai:x"}}  # of rules
+    assert substitutes("03_benchmark", load_settings("03_benchmark", given)) == {}
+
+
 def keys(values, path=()):
     """The paths of all names within."""
     for name, value in values.items():
@@ -268,7 +281,7 @@ def test_a_file_sets_nothing_that_nobody_reads():
     """A notebook passes over groups that it lacks, and all would pass over a misspelt one."""
     keys_of = {name: {*keys(plain(load_settings(name, {})))} for name in NOTEBOOKS}
     sections = {name: module.NOTEBOOKS[name].SECTION for name in NOTEBOOKS}
-    for preset in ("laptop", "smoke", "paper"):
+    for preset in ("laptop", "smoke", "paper", "open"):
         file = yaml.safe_load((PARAMS / f"{preset}.yaml").read_text("utf-8"))
         assert {*file} <= {"all", "orion", *NOTEBOOKS}
         for section, values in file.items():

@@ -85,7 +85,7 @@ def test_every_printed_row_stands_once_and_ours_below_it_with_what_other_seeds_r
     for paper, table in names["MADE"]:
         rows = names["paper_table_with_ours"](paper, table)
         assert rows["row"].tolist() == list(paper_table(paper, table).index) and not rows["notebook"].any()
-        assert rows["to run it here"].str.contains(r"(?:notebooks?[ /]|ONLY=)0[3-6]").all()
+        assert rows["to run it here"].str.contains(r"(?:notebooks?[ /]|ONLY='?)0[3-6]").all()
     names["folder"] = REFERENCE
     rows = names["paper_table_with_ours"]("Orion", "Table 1")
     ours = rows[rows["source"] == "here"].set_index("row")

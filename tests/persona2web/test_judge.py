@@ -16,15 +16,7 @@ from pwagents.persona2web.judge import judges, meta
 from pwagents.persona2web.judge.judges import ask_judge, judge_by_rules, transcribe
 from pwagents.persona2web.judge.meta import agreement, judge_agents, judge_scripts, play_scripts
 from pwagents.persona2web.judge.scores import VIEWS, Scores, judge, scores_frame
-from pwagents.persona2web.world.types import (
-    Goal,
-    MemoryStep,
-    Request,
-    Truth,
-    WebStep,
-    WebTask,
-    WebTrajectory,
-)
+from pwagents.persona2web.world.types import Goal, MemoryStep, Request, Truth, WebStep, WebTask, WebTrajectory
 
 from .worlds import Says, make_world
 

@@ -64,9 +64,8 @@ def pickled(items, embeddings=VECTORS, module=None):
 @pytest.mark.parametrize("module", PATHS)
 def test_official_pickles_are_read_as_inert_records(tmp_path, module, vectors):
     memories = read_memories(write(tmp_path / CACHE, pickled([*RECORDS], vectors, module)))
-    assert [event.object for event in memories.events] == ["seat 14A", "5 stars"]
-    assert memories.events[1].type == "review and rating" and memories.events[1].website == ""
-    assert np.array_equal(memories.embeddings, np.eye(2))
+    assert [event.object for event in memories] == ["seat 14A", "5 stars"]
+    assert memories[1].type == "review and rating" and memories[1].website == ""
 
 
 class Bomb:
@@ -91,8 +90,6 @@ def test_bytes_that_are_no_such_pickle_give_one_error(tmp_path_factory, content)
     path = tmp_path_factory.mktemp("pickles") / CACHE
     with pytest.raises(DataError):
         read_memories(write(path, content))
-    with pytest.raises(DataError, match="2 vectors, one a record"):
-        read_memories(write(path, pickled(RECORDS, np.eye(3))))
 
 
 def test_a_checkout_gives_tasks_by_suffix_and_histories_oldest_first(tmp_path):

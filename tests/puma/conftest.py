@@ -25,6 +25,7 @@ from ..llm.conftest import byte_tokenizer
 
 CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
 DAY = 86_400_000
+T0 = 1_500_000_000_000
 BOUGHT = {f"K{day:02}": day for day in range(1, 34)}  # id -> day
 BOUGHT |= {"G1": 5.5, "G2": 20.5, "G9": 25.2, "G3": 32.5, "K99": 40.0, "T1": 41.0, "K98": 50.0}
 KINDS = {"K": ("Kitchen", "Pan"), "G": ("Garden", "Rake"), "T": ("Toys", "Kite"), "Q": ("Kitchen", "Quux")}
@@ -41,7 +42,7 @@ def make_benchmark(**more):
     """The world; ``more`` purchases as id -> day."""
 
     def written(asin, day):
-        return {"timestamp": int(day * DAY), "review": Review(rating=4.0, text=f"My words on {asin}.")}
+        return {"timestamp": T0 + int(day * DAY), "review": Review(rating=4.0, text=f"My words on {asin}.")}
 
     def task(name, kind, target, day, instruction, _):
         facts = {"task_id": name, "user_id": "U", "type": kind, "target": target, "instruction": instruction}

@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from unittest.mock import MagicMock
 
+from pwagents.data.personalwab import load_personalwab
 from pwagents.puma.labels import as_text, make_labels, write_queries
 from pwagents.puma.memory import SEARCH, Method, load_prompts
 
 from ..agents.conftest import ScriptedModel
 from ..llm.conftest import byte_tokenizer
 from ..official_code import CLONE, Endpoint, needs_clone, published_code
-from ..personalwab_files import records
+from ..personalwab_files import records, write_records
 from .conftest import CIRCUMSTANCES, Words, begun_of, memory_of
 
 
@@ -37,15 +38,18 @@ def test_published_labels_are_those_worked_out_by_hand(world, memory, begun):
 
 @needs_clone
 def test_the_published_script_makes_the_same_prompts_and_labels(world, tmp_path, monkeypatch):
-    """Its main() on the world made by hand; tokenizers, MiniLM and gpt-4o-mini are stand-ins."""
+    """Its main() on raw files, with nested details, of the world made by hand; models are stand-ins."""
 
     def answer(text):
         return f"query of {len(text)} letters, {hash(text) % 1000}"
 
     cut, files = 120, [tmp_path / f"{name}.json" for name in ("instructions", "user_history", "output")]
     tokenizer = byte_tokenizer()  # of the real transformers
+    nested = {"details": {"Best Sellers Rank": {"Kitchen": 12}, "Color": "red"}, "price": 12}
+    products = {asin: each.model_copy(update=nested) for asin, each in world.products.items()}
+    raw = records(replace(world, products=products))
     for file in files[:2]:
-        file.write_text(json.dumps(records(world)[file.stem]))
+        file.write_text(json.dumps(raw[file.stem]))
     options = "--task_file {} --user_history_file {} --output_file {} --mem_token_length {}"
     monkeypatch.setattr(sys, "argv", ["prepare", *options.format(*files, cut).split()])
     endpoint = Endpoint(lambda request: {"content": answer(request["messages"][0]["content"])})
@@ -59,6 +63,7 @@ def test_the_published_script_makes_the_same_prompts_and_labels(world, tmp_path,
         script.llama_tokenizer = tokenizer
         script.main()
     official, prompts = json.loads(files[2].read_text()), load_prompts(CLONE)
+    world = load_personalwab(write_records(raw, tmp_path / "raw"), protocol="published")
     memory, method = memory_of(world, prompts.texts), Method(memory_tokens=cut)
     for split, rows in official.items():
         model = ScriptedModel(lambda request: answer(request.messages[0]["content"]))

@@ -62,7 +62,9 @@ def test_published_all_tasks_stay_and_all_before_a_task_may_be_known(tiny, study
     settings = with_study(tiny, protocol="published", test_tasks=0)
     worlds = load_worlds(settings)
     assert worlds.tasks == list(worlds.tested.tasks["test"]) and worlds.n_left_out == (0, 0)
-    published = Study(worlds, settings, study.base, study.prompts).begun
+    other = Study(worlds, settings, study.base, study.prompts)
+    assert other.shop.searched == other.learning_shop.searched != study.shop.searched == ""
+    published = other.begun
     for each in published:
         assert each.state.history == worlds.learned.before(each.task.user_id, each.task.timestamp)
     known = {each.task.task_id: len(each.state.history) for each in published}

@@ -30,7 +30,7 @@ from pwagents.shop.score import grade
 from pwagents.shop.search import build_search_engine
 from pwagents.users.rules import RuleUser
 
-from ..official_code import Endpoint, needs_clone, published_code, published_functions
+from ..official_code import CLONE, Endpoint, needs_clone, published_code, published_functions
 from ..personalwab_files import records
 
 EPISODES = 500
@@ -131,25 +131,40 @@ def test_an_empty_review_is_compared_as_the_published_code_does(shop):
     assert score == (1, cosine("No review provided.", task.review.text))
 
 
-@pytest.mark.parametrize(("name", "track"), [("Last memory", "single_turn"), ("InteRecAgent", "multi_turn")])
+@pytest.mark.parametrize(  # without a name: as an agent of one's own
+    ("name", "track"), [("Last memory", "single_turn"), ("InteRecAgent", "multi_turn"), ("", "multi_turn")]
+)
 def test_a_run_is_exported_with_prompts_and_both_accuracies(benchmark, embedder, name, track, tmp_path):
     engine = build_search_engine(benchmark.products)
     market, tasks = Shop(benchmark, engine, RecommendersByTime((), ()), embedder), benchmark.tasks["test"][:6]
     policy = OfflinePolicy(FunctionClassifier(benchmark.tasks["train"]))
     setup = Setup(policy, benchmark.products, track, embedder)
-    agent = methods.METHODS[name](setup)
+    agent = methods.METHODS[name or "Last memory"](setup)
     user = RuleUser(benchmark.products) if track == "multi_turn" else None
     played = [run_episode(market, task, agent, track, user=user) for task in tasks]
     records = [SimpleNamespace(trajectory=each, memory=None) for each in played]
     file = tmp_path / "new" / "results.json"
-    assert export_results(market, tasks, records, lambda record: agent, file, track=track) == file
-    results = json.loads(file.read_text())
-    assert len(results) == len(tasks)
-    for result, task, episode in zip(results, tasks, played, strict=True):
+    talk, options = (lambda record: agent) if name else None, {"track": track, "arguments": {"model": "mine"}}
+    assert export_results(market, tasks, [*records, *records], talk, file, **options) == file
+    first, *results = json.loads(file.read_text())
+    assert list(first) == ["run_args", "total cost", "results"]
+    filled = {argument for argument, value in first["run_args"].items() if value is not None}
+    rest = {"env", "task_split", "start_index", "end_index", "num_trials", "max_steps", "user_mode", "model"}
+    assert filled == rest and first["run_args"]["num_trials"] == 2 and len(first["run_args"]) == 26
+    if CLONE:  # the published scorer reads the file
+        with published_code(None, lambda texts: np.zeros((len(texts), 1))) as load:
+            theirs = load("run").calculate_statistics([first, *results])
+        assert theirs == {kind: pytest.approx(of_kind) for kind, of_kind in first["results"].items()}
+    scores = np.mean([score_episode(market, *each) for each in zip(tasks, played, strict=True)], axis=0)
+    overall = first["results"]["overall"]
+    assert [overall["avg_action_acc"], overall["avg_res_acc"]] == pytest.approx(scores)
+    assert [result["trial"] for result in results] == [0] * len(tasks) + [1] * len(tasks)
+    for result, task, episode in zip(results, [*tasks] * 2, played * 2, strict=True):
         assert benchmark.tasks["test"][result["task_id"]] is task
         assert result["info"]["task"]["target"] == task.target
         messages = result["traj"]
-        assert messages[0]["role"] == "system" and task.instruction in messages[1]["content"]
+        assert messages[0]["role"] == ("system" if name else "user")
+        assert task.instruction in messages[bool(name)]["content"]
         n_calls = [step for step in episode.steps if step.action.name in FUNCTION_OF.values()]
         assert len(result["action_acc"]) == len(result["res_acc"]) == len(n_calls)
         assert len(result["info"]["usage"]["completion_tokens"]) == len(episode.steps)
@@ -161,7 +176,7 @@ def test_the_published_environment_and_scorer_give_our_numbers_with_all_rules(sh
     with published_code(Endpoint(lambda request: {}), lambda texts: np.zeros((len(texts), 1))) as load:
         base = load("PersonalWAB.envs.base")
         base.compute_similarity = lambda real, written: cosine(written, real)
-        functions = published_functions(find, lambda ids: find(" ".join(ids)), shop.benchmark)
+        functions = published_functions(find, lambda ids: find(" ".join(ids)), data["all_products"])
         for number, (i, task, played) in enumerate(episodes):
             steps = -1 if number % 2 == 0 else 10
             env = base.PWABaseEnv(data, functions, data["instructions"]["test"], "no", "gpt-4o", "", steps)

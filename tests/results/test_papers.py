@@ -151,10 +151,10 @@ def test_an_episode_without_a_score_does_not_count():
 def test_models_with_the_papers_prompts_stand_below_and_those_that_did_not_play_say_what_they_need():
     trained = below_paper(pd.DataFrame(), "Orion", "Table 1", "", "", ["Orion (Ours)"])
     played = pd.concat([episodes(*BASELINES).assign(model=name) for name in ("gpt-4.1", "some/other")])
-    table = with_prompted(trained, played, "embedded world").droplevel(1, axis=1)
+    table = with_prompted(trained, played, "embedded world", "smoke").droplevel(1, axis=1)
     ours, absent = (table[table["source"] == source] for source in ("here", "not run"))
     assert ours["row"].tolist() == [f"{m} ({of})" for m in ("gpt-4.1", "some/other") for of in BASELINES]
     assert set(ours["n"]) == {6} and table["row"].iloc[15] == "Orion (Ours)"
     assert absent["backbone"].tolist() == 5 * ["DeepSeek-V3"] + 5 * ["Qwen2.5"]
     assert absent["needs"].str.contains("OPENAI_API_KEY.*06_orion_grpo.*policies: .openai:").all()
-    assert len(with_prompted(trained, played.head(0), "")) == 16 + 15
+    assert len(with_prompted(trained, played.head(0), "", "")) == 16 + 15

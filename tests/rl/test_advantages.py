@@ -4,8 +4,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 
 from pwagents.rl.advantages import critic_advantages, group_advantages, token_advantages
+from pwagents.rl.loss import token_losses
 from pwagents.rl.rollout import Played, Rollout, loss_mask
 from pwagents.schema import Action, Observation, Step, Trajectory
 from pwagents.settings import GrpoSettings
@@ -30,6 +32,13 @@ def test_a_group_is_compared_by_hand(rewards, how, differences, variance):
     for values, own in zip(group_advantages(rewards, **how), differences, strict=True):
         assert list(values) == pytest.approx([value / divisor for value in own])
         assert values.any() == any(own), "0 is 0"
+
+
+def test_a_token_that_moved_too_far_the_right_way_is_clipped_and_one_that_moved_the_wrong_way_is_not():
+    ratios, gains = torch.tensor([1.5, 0.5, 1.5, 0.5]), torch.tensor([1.0, 1.0, -1.0, -1.0])
+    losses = token_losses(ratios.log(), torch.zeros(4), torch.zeros(4), gains)
+    torch.testing.assert_close(losses.loss, torch.tensor([-1.2, -0.5, 1.5, 0.8]))
+    assert losses.clip_fraction.tolist() == [1, 0, 0, 1]
 
 
 def test_neither_answers_nor_what_follows_stop_are_learned_from():

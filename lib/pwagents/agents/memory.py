@@ -66,8 +66,9 @@ class Memory:
             return []
         if self.strategy == "last":
             order = list(range(len(history)))
-            # Reversed, or sorted: that decides which of two at the same time comes first.
-            order.sort(key=lambda i: history[i].timestamp, reverse=True) if is_published else order.reverse()
+            # Reversed or not: that decides which of two at the same time comes first.
+            order = order if is_published else order[::-1]
+            order.sort(key=lambda i: history[i].timestamp, reverse=True)
         elif self.strategy == "random":
             order = rng(self.seed, "memory", state.user_id, state.instruction).permutation(len(history))
         else:

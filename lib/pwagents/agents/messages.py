@@ -63,7 +63,7 @@ def write_entries(form: str, entries: Iterable[Entry], products: Mapping[str, Pr
                 "<RATING_NUMBER>": str(product.rating_number),
                 "<FEATURES>": " ".join(product.features),
                 "<DESCRIPTION>": " ".join(product.description),
-                "<DETAILS>": json.dumps(product.details, ensure_ascii=False),
+                "<DETAILS>": json.dumps(product.flat_details, ensure_ascii=False),
             }
         texts.append(fill(form, {"<NUM>": str(number), **values}).strip("\n"))
     return "\n".join(texts)

@@ -6,7 +6,7 @@ rules.
 
 Departures: a reply that holds no call is a lost step, and the model is shown why (the published agents ask
 again, ten times, then give up); a call of an unknown function ends a single-turn task, too; a malformed call
-has our error; calls have ids of ours; a product's entry in the published index is written in our form.
+has our error; calls have ids of ours.
 """
 
 import json
@@ -19,7 +19,7 @@ from pwagents.llm.chat import Message, Tool
 from pwagents.llm.prompts import FUNCTIONS, MARK, fill_marks, write_product
 from pwagents.schema import FUNCTION_OF, Behavior, Step
 from pwagents.shop.environment import DETAILS_FUNCTION, MAX_STEPS, BeliefState
-from pwagents.shop.search import product_text
+from pwagents.shop.search import published_results, published_text
 
 if TYPE_CHECKING:
     from pwagents.agents.chat import ChatAgent, Setup
@@ -125,10 +125,10 @@ def _step(agent: "ChatAgent", i: int, step: Step) -> list[Message]:
 def _answer(setup: "Setup", step: Step) -> str:
     """Return what a function returned: Python's own text of a list or an object."""
     name, products = step.action.name, [setup.products[asin] for asin in step.observation.products]
-    if step.error:
+    if step.error or step.observation.verbatim:
         return step.observation.text
     if name == _SEARCH:
-        return str([f"Product {i}: \n{product_text(product)}\n" for i, product in enumerate(products)])
+        return published_results([published_text(product) for product in products])
     if name == _RECOMMEND:
         form = setup.prompts["RECOMMENDED"]
         return str([write_product(form, product, i) for i, product in enumerate(products)])

@@ -4,12 +4,17 @@ from dataclasses import replace
 
 from pwagents.data.files import FINDERS
 from pwagents.data.synthetic import Truth, make_population, make_world
-from pwagents.schema import Benchmark
+from pwagents.schema import Benchmark, Protocol
 from pwagents.settings import DataSettings
 
 
-def load_benchmark(data: DataSettings, seed: int) -> tuple[Benchmark, Truth | None]:
+def load_benchmark(
+    data: DataSettings, seed: int, protocol: Protocol = "leak_free"
+) -> tuple[Benchmark, Truth | None]:
     """Return the benchmark of a source, and its latent truth (synthetic only), which agents must not see.
+
+    Args:
+        protocol: published leaves histories and tasks of PersonalWAB's files as they are.
 
     Raises:
         ValueError: files of the source are missing, or the world's size and difficulty cannot be met.
@@ -26,7 +31,7 @@ def load_benchmark(data: DataSettings, seed: int) -> tuple[Benchmark, Truth | No
     if data.source == "personalwab":
         from pwagents.data.personalwab import load_personalwab
 
-        sizes = {"n_users": data.n_users, "n_products": data.n_products}
+        sizes = {"n_users": data.n_users, "n_products": data.n_products, "protocol": protocol}
         return load_personalwab(data.folder, **sizes, seed=seed), None
     world = make_world(data, seed)
     return replace(world.benchmark, population=make_population(data, data.population, seed)), world.truth

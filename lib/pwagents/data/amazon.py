@@ -26,7 +26,7 @@ from pwagents.data.files import find_amazon
 from pwagents.data.instructions import write_instruction
 from pwagents.data.splits import split_by_time
 from pwagents.errors import DataError
-from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Product, Review, Split, Task
+from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Product, Review, Split, Task, join_values
 from pwagents.seeds import derive_seed, rng
 
 Query = Callable[..., list[tuple]]  # runs SQL with values for its question marks
@@ -272,7 +272,7 @@ def _make_product(data_dir: Path, record: dict[str, Any], repairs: Counter) -> P
     """
 
     def clean(value: Any, field: str) -> str:
-        return mend.clean_text(mend.join_values(value), f"product {field}", repairs)
+        return mend.clean_text(join_values(value), f"product {field}", repairs)
 
     try:
         loose = {name: json.loads(record[name] or "null") for name, kind in PRODUCT.items() if kind == "JSON"}

@@ -46,15 +46,6 @@ def clean_text(text: str | None, what: str, repairs: Counter) -> str:
     return " ".join(_CONTROL.sub(" ", text).split())
 
 
-def join_values(value: Any) -> str:
-    """Make one text of a JSON value: ``[1, "b"]`` is "1, b", ``{"a": 1}`` is "a: 1", null is empty."""
-    if isinstance(value, list):
-        return ", ".join(map(join_values, value))
-    if isinstance(value, dict):
-        return ", ".join(f"{key}: {join_values(part)}" for key, part in value.items())
-    return "" if value is None else str(value)
-
-
 def parse_price(value: float | str | None, repairs: Counter) -> float | None:
     """Read a price in dollars, also from "$1,299.00", "12,50" or "from 9.99"; None where there is none."""
     if isinstance(value, str):

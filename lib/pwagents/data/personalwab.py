@@ -2,8 +2,9 @@
 
 Values stay as published: texts keep their HTML and categories their raw names, because the published numbers
 come from them. A value that the types cannot hold (a price of "None", a title that is null) is mended and
-counted; a record whose structure is broken is an error. Departure: a history that is not in time order is put
-in it. Positions in messages ("test 17") count from 0, as in the JSON lists.
+counted; a record whose structure is broken is an error. Histories and tasks are mended for the leak-free
+protocol alone: the published numbers were made without. Positions in messages ("test 17") count from 0, as in
+the JSON lists.
 """
 
 import json
@@ -21,12 +22,27 @@ from pydantic import ValidationError
 from pwagents.data import mend
 from pwagents.data.files import find_personalwab
 from pwagents.errors import DataError
-from pwagents.schema import Behavior, Benchmark, Product, Review, Split, Task, UserProfile
+from pwagents.schema import (
+    Behavior,
+    Benchmark,
+    Product,
+    Protocol,
+    Review,
+    Split,
+    Task,
+    UserProfile,
+    join_values,
+)
 from pwagents.seeds import derive_seed
 
 
 def load_personalwab(
-    data_dir: Path, *, n_users: int = 1000, n_products: int = 40_000, seed: int = 0
+    data_dir: Path,
+    *,
+    n_users: int = 1000,
+    n_products: int = 40_000,
+    seed: int = 0,
+    protocol: Protocol = "leak_free",
 ) -> Benchmark:
     """Read the benchmark that PersonalWAB's files hold, or a part of it.
 
@@ -36,6 +52,8 @@ def load_personalwab(
         n_products: size of the catalog. It holds every product of a chosen user, however many these are;
             others fill it up.
         seed: chooses users and the rest of the catalog, where not all are taken.
+        protocol: leak_free puts histories in time order and chooses tasks (:func:`_choose_tasks`); published
+            leaves both as they are.
 
     Returns:
         A benchmark with users in the order of their ids, tasks and products in the order of the files.
@@ -79,15 +97,22 @@ def load_personalwab(
                     made = _make_review(review, repairs)
                     history.append(Behavior(parent_asin=asin, timestamp=time, review=made))
                 repairs["user with an empty history"] += not history
-                # Published histories are in time order but for few, which are put in it.
-                behaviors[user] = tuple(sorted(history, key=lambda behavior: behavior.timestamp))
-                repairs["history put in time order"] += behaviors[user] != tuple(history)
+                behaviors[user] = tuple(history)
+                if protocol == "leak_free":  # published histories are in time order but for few
+                    behaviors[user] = tuple(sorted(history, key=lambda behavior: behavior.timestamp))
+                    repairs["history put in time order"] += behaviors[user] != tuple(history)
     behaviors = {user: behaviors[user] for user in sorted(behaviors)}
-    tasks = _choose_tasks(task_file, _read_tasks(task_file, products, repairs), behaviors, repairs)
+    tasks = {split: tuple(made) for split, made in _read_tasks(task_file, products, repairs).items()}
+    if protocol == "leak_free":
+        tasks = _choose_tasks(tasks, behaviors, repairs)
+    for split, made in tasks.items():
+        if not made:
+            raise DataError(task_file, "-", split, "no task", "tasks in both splits, of different purchases")
     profiles = read_profiles(profile_file)
     repairs["user without a published profile"] += len(behaviors.keys() - profiles.keys())
     repaired = dict(sorted((+repairs).items()))
-    whole = Benchmark("personalwab", products, behaviors, tasks, profiles, repaired)
+    kept_as = {"as_published": protocol == "published"}
+    whole = Benchmark("personalwab", products, behaviors, tasks, profiles, repaired, **kept_as)
     return _take_part(whole, n_users, n_products, seed)
 
 
@@ -162,11 +187,8 @@ def _make_product(info: Mapping[str, Any], repairs: Counter) -> Product:
         if isinstance(info[field], str):
             repairs[f"{field} given as one text taken as a list"] += 1
             return [value] if value else []
-        return [mend.join_values(part) for part in value] if isinstance(value, list) else value
+        return [join_values(part) for part in value] if isinstance(value, list) else value
 
-    details = info["details"] or {}
-    if isinstance(details, dict):
-        details = {key: mend.join_values(part) for key, part in details.items()}
     return Product(
         parent_asin=info["parent_asin"],
         title=name_of("title", "Untitled"),
@@ -177,7 +199,7 @@ def _make_product(info: Mapping[str, Any], repairs: Counter) -> Product:
         rating_number=mend.parse_count(info["rating_number"], repairs),
         features=texts("features"),
         description=texts("description"),
-        details=details,
+        details=info["details"] or {},
     )
 
 
@@ -237,19 +259,15 @@ def _read_tasks(path: Path, products: dict[str, Product], repairs: Counter) -> d
 
 
 def _choose_tasks(
-    path: Path,
     tasks: Mapping[Split, Sequence[Task]],
     behaviors: Mapping[str, Sequence[Behavior]],
     repairs: Counter,
 ) -> dict[Split, tuple[Task, ...]]:
-    """Choose the tasks that may be played, after a comparison with histories and with each other.
+    """Choose the tasks that may be played leak-free, after a comparison with histories and with each other.
 
     Were a task dated after its own purchase, the history before it would hold its answer: it is dated by the
     purchase. Were a purchase trained on and tested, training would tell its answer: its train tasks are
     dropped, as are tasks listed twice. A target that its user's history lacks is only counted.
-
-    Raises:
-        DataError: no task is left in a split.
     """
     times: dict[tuple[str, str], list[int]] = defaultdict(list)
     for user, history in behaviors.items():
@@ -272,9 +290,6 @@ def _choose_tasks(
     train = {same: task for same, task in kept["train"].items() if same[:3] not in tested}
     repairs["train task of a purchase that is tested dropped"] += len(kept["train"]) - len(train)
     kept["train"] = train
-    for split in kept:
-        if not kept[split]:
-            raise DataError(path, "-", split, "no task", "tasks in both splits, of different purchases")
     return {split: tuple(of_split.values()) for split, of_split in kept.items()}
 
 

@@ -4,7 +4,10 @@
 
     evaluate(my_agent, preset="smoke", track="multi_turn")
 
-It plays where notebook 03's methods play, leak-free: the same data, shop, user and grader.
+It plays where notebook 03's methods play, leak-free: the same data, shop, user and grader. On PersonalWAB's
+own tasks, by its protocol and its scorer, into the file of its leaderboard:
+
+    evaluate(my_agent, source="personalwab", protocol="published", trials=3, export="results.json")
 """
 
 import hashlib
@@ -30,11 +33,12 @@ from pwagents.files import write_aside
 from pwagents.llm.parts import utf8
 from pwagents.progress import counts
 from pwagents.results.episodes import records_frame
+from pwagents.results.leaderboard import export_results, score_episode
 from pwagents.results.references import with_references
 from pwagents.results.statistics import by_task
 from pwagents.results.tables import save_table
 from pwagents.results.viewer import show_episodes
-from pwagents.schema import Benchmark, Task, Usage, check_choice
+from pwagents.schema import Benchmark, Protocol, Task, Usage, check_choice
 from pwagents.settings import parse_player, project_path
 from pwagents.shop.environment import Track
 from pwagents.shop.score import GRADER, grade
@@ -54,6 +58,7 @@ _COSTS = {
     "user's US dollars": ".5f",
 }
 COST = "cost of a task"  # heading over the columns of costs, where a language model plays
+TRIALS = "over trials"  # heading over mean and variance of the result accuracy of whole trials
 _FUNCTION = "Function: the right one, with well-formed parameters."
 _COLUMNS = {
     "single_turn": f"{_FUNCTION} Result: result accuracy.",
@@ -63,9 +68,12 @@ _COLUMNS = {
 
 def evaluate(
     agent: Any,
-    preset: str = "smoke",
+    preset: str = "",
     track: Track = "multi_turn",
     *,
+    protocol: Protocol = "leak_free",
+    trials: int = 1,
+    export: str | Path = "",
     tasks: int | None = None,
     output_dir: str | Path = "",
     name: str = "",
@@ -81,6 +89,10 @@ def evaluate(
     Args:
         agent: see :mod:`pwagents.evaluation.own_agent`; also a chat model, as ``players.policy`` takes it
             ("openai:gpt-4o-mini"), or the folder of a trained model, which is the same as "local:FOLDER".
+        preset: empty: smoke, or paper under the published protocol, which has all official tasks.
+        protocol: published: an agent knows all before the task at hand, and PersonalWAB's scorer grades.
+        trials: how often each task is played, each time with other seeds of user, random memory and replies.
+        export: the file for PersonalWAB's leaderboard, as its ``run.py`` writes it; empty: none.
         tasks: how many, drawn at random; 0 takes all test tasks, None as many as the preset's methods play.
         output_dir: of episodes, tables and the page; empty: ``outputs/evaluate/<preset>``.
         name: what tables call the agent; empty: its own name.
@@ -97,6 +109,10 @@ def evaluate(
         RuntimeError: the agent cannot be made, or its first three tasks end in the same error of its own.
     """
     check_choice("track", track, Track)
+    check_choice("protocol", protocol, Protocol)
+    if not isinstance(trials, int) or trials < 1:
+        raise SettingsError(f"trials: found {trials!r}; expected a number from 1 on")
+    is_published = protocol == "published"
     if name.startswith("Reference"):
         raise SettingsError(f"name: {name!r} is the name of a reference row; expected another")
     if model := _chat_model(agent):
@@ -107,31 +123,42 @@ def evaluate(
         changes = {**changes, "players": {**changes.get("players", {}), "policy": model}}
     else:
         own_agent.require_agent(agent)
-    bed = open_testbed(preset, track, tasks, output_dir, changes)
-    world, settings = bed.world, bed.settings
-    file, workers = settings.output_dir / "runs" / "evaluate.jsonl", settings.players.workers
-    before = counts["episodes stored"]
-    if not model:
-        name, version = name or own_agent.name_of(agent), str(version)
-        options = {"name": name, "version": version, "workers": workers, "served": bed.models.served}
-        products = world.shop.benchmark.products
-        records = own_agent.play_agent(agent, world.tasks, bed.begin, products, file, bed.facts, **options)
-        anew = "All were played anew; give the agent a version to use stored ones."
-        n_stored = counts["episodes stored"] - before
-        counted = f"Of version {version}, {n_stored:,} of {len(records):,} episodes were stored."
-        return _report(bed, name, records, counted if version else anew)
-
-    is_offline = model == "offline"
-    policy = OfflinePolicy(world.identify()) if is_offline else bed.models(model)
-    policy_name = "offline policy" if is_offline else policy.name
-    fixed = {"prompts": world.prompts.texts, "seed": settings.seed}
-    setup = Setup(policy, world.shop.benchmark.products, track, world.embedder, **fixed)
-    solve, memory = make_player(method, setup, world.shop, user=bed.user)
-    facts = bed.facts | {"code": methods.CODE}
-    options = {"method": method, "model": policy_name, "memory": memory, "workers": workers}
-    records = episodes(file, world.tasks, solve, facts, served=bed.models.served, **options)
+    if is_published:  # nobody else plays, so nobody else's key is needed
+        alone = {"policy": "offline", "baselines": ""} | ({"user": "none"} if track == "single_turn" else {})
+        changes = {**changes, "players": {**alone, **changes.get("players", {})}}
+    preset = preset or ("paper" if is_published else "smoke")
+    bed = open_testbed(preset, track, tasks, output_dir, changes, protocol=protocol)
+    world, players, before = bed.world, bed.settings.players, counts["episodes stored"]
+    policy = model and (OfflinePolicy(world.identify()) if model == "offline" else bed.models(model))
+    who = getattr(policy, "name", "offline policy") if model else ""
+    name, version = name or (f"{method}, {who}" if model else own_agent.name_of(agent)), str(version)
+    records: list[Episode] = []
+    for trial in map(bed.trial, range(trials)):
+        file = trial.settings.output_dir / "runs" / "evaluate.jsonl"
+        options = {"workers": players.workers, "served": bed.models.served}
+        if model:
+            items = (bed.settings.play.published_items[0] if is_published else 0) or None
+            made_of = (policy, world.shop.benchmark.products, track, world.embedder, items)
+            setup = Setup(*made_of, prompts=world.prompts.texts, seed=trial.seed)
+            solve, memory = make_player(method, setup, world.shop, protocol, trial.user)
+            facts = trial.facts | {"code": methods.CODE} | ({"items": items} if items else {})
+            options |= {"method": method, "model": who, "memory": memory}
+            records += episodes(file, world.tasks, solve, facts, **options)
+            agent = METHODS[method](setup)
+        else:
+            options |= {"name": name, "version": version}
+            begun = world.tasks, trial.begin, world.shop.benchmark.products
+            records += own_agent.play_agent(agent, *begun, file, trial.facts, **options)
     counted = f"{counts['episodes stored'] - before:,} of {len(records):,} episodes were stored."
-    return _report(bed, name or f"{method}, {policy_name}", records, counted)
+    if not model:
+        anew = "All were played anew; give the agent a version to use stored ones."
+        counted = f"Of version {version}, {counted}" if version else anew
+    if export:
+        told = {"model": who or name, "agent_strategy": method if model else "own agent"}
+        told |= {"user_model": players.user, "max_concurrency": players.workers, "seed": bed.seed}
+        run = world.shop, world.tasks, records, (lambda record: agent) if model else None
+        export_results(*run, project_path(export), track=track, protocol=protocol, arguments=told)
+    return _report(bed, name, records, counted)
 
 
 def _chat_model(agent: Any) -> str:
@@ -157,6 +184,7 @@ class Evaluation:
     Attributes:
         table: means by task type, a row for the agent and each reference.
         cells: the same as text, with 95% intervals.
+        tasks: of each trial, one after the other.
         records: one an episode, in the order of ``tasks``.
         page: the HTML file with all episodes.
     """
@@ -196,18 +224,31 @@ def _report(bed: Testbed, name: str, records: Sequence[Episode], stored: str = "
         stored: how many of the episodes were stored: shown, but in no file, as it differs from run to run.
     """
     settings, track, tasks = bed.settings, bed.track, bed.world.tasks
-    results = with_references(records_frame(records).assign(method=name), bed.world.references())
+    n_trials, is_published = len(records) // max(1, len(tasks)), bed.protocol == "published"
+    own = records_frame(records).assign(method=name)
+    if is_published:
+        for i, (task, record) in enumerate(zip([*tasks] * n_trials, records, strict=True)):
+            if played := record.trajectory:
+                official = score_episode(bed.world.shop, task, played, protocol="published")
+                own.loc[i, ["function_accuracy", "result_official", "result_final"]] = [*official, np.nan]
+    results = with_references(own, bed.world.references())
     means, cells = by_task(results, _MULTI_TURN if track == "multi_turn" else _SINGLE_TURN)
-    for column, value in _mean_costs(records).items():
-        means[COST, column] = pd.Series({name: value})
-        cells[COST, column] = pd.Series({name: format(value, _COSTS[column])})
+    further = {(COST, column): value for column, value in _mean_costs(records).items()}
+    if n_trials > 1:
+        each = own["result_official"].groupby(np.arange(len(own)) // len(tasks)).mean()
+        further |= {(TRIALS, "mean"): each.mean(), (TRIALS, "variance"): each.var()}
+    for (heading, column), value in further.items():
+        means[heading, column] = pd.Series({name: value})
+        cells[heading, column] = pd.Series({name: format(value, _COSTS.get(column, ".3g"))})
 
+    plays, known = f"{n_trials} trials of " * (n_trials > 1), "as published" if is_published else "leak-free"
+    grader = f"PersonalWAB's; of references {GRADER}" if is_published else GRADER
     notes = [
-        f"{len(tasks):,} test tasks, {settings.data.label}, preset {settings.preset}, seed {settings.seed}, "
-        "leak-free. Means, 95% intervals clustered by user. References need no agent; the oracle knows the "
-        "answer.",
+        f"{plays}{len(tasks):,} test tasks, {settings.data.label}, preset {settings.preset}, seed "
+        f"{settings.seed}, {known}. Means, 95% intervals clustered by user. References are leak-free, need "
+        "no agent; the oracle knows the answer.",
         f"User: {settings.players.user}." if track == "multi_turn" else "",
-        f"{_COLUMNS[track]} Grader: {GRADER}.",
+        f"{_COLUMNS[track]} Grader: {grader}.",
         "Preset smoke is small: compare agents with preset laptop." if settings.preset == "smoke" else "",
         *(*_problems(records), bed.models.note()),
     ]
@@ -218,12 +259,14 @@ def _report(bed: Testbed, name: str, records: Sequence[Episode], stored: str = "
     if file != name:
         file = f"{file}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
     file = f"{file}_{track}_{settings.data.source}_{settings.preset}_{len(tasks)}"
+    file += "_published" * is_published + f"_{n_trials}_trials" * (n_trials > 1)
     options = {"title": f"{name}, {track.replace('_', '-')} track", "note": note, "shown": cells}
     table = save_table(means, f"evaluate_{file}", output_dir=settings.output_dir, **options)
     page = settings.output_dir / "episodes" / f"{file}.html"
     benchmark = bed.world.shop.benchmark
     html = f"{table.html}<p>{escape(stored)}</p>"
-    finished = Evaluation(name, benchmark, tasks, records, means, cells, f"{note} {stored}", page, html)
+    played = [*tasks] * n_trials
+    finished = Evaluation(name, benchmark, played, records, means, cells, f"{note} {stored}", page, html)
     _write_page(finished)
     return finished
 

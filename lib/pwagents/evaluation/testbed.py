@@ -1,7 +1,7 @@
-"""Load what agents are evaluated on, leak-free: a world, its shop, tasks and simulated user."""
+"""Load what agents are evaluated on: a world, its shop, tasks and simulated user."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from pwagents.errors import SettingsError
 from pwagents.llm.make import Models
 from pwagents.llm.prompts import OfficialPrompts, official_prompts
 from pwagents.results.references import score_references
-from pwagents.schema import Split, Task, check_choice
+from pwagents.schema import Protocol, Split, Task, check_choice
 from pwagents.settings import BenchmarkNotebook, load_settings
 from pwagents.shop.environment import Environment, Shop, Track, UserSimulator
 from pwagents.users.llm import make_user
@@ -40,7 +40,7 @@ _kept: dict[tuple, ShopWorld] = {}  # the latest one, for the next agent that th
 
 @dataclass(frozen=True)
 class Testbed:
-    """Where agents are evaluated, leak-free: shop, tasks and simulated user of notebook 03's settings.
+    """Where agents are evaluated: shop, tasks and simulated user of notebook 03's settings.
 
     Attributes:
         world: the shop, the tasks, and what is made from them.
@@ -57,6 +57,29 @@ class Testbed:
     user: UserSimulator | None
     begin: Callable[[Task], Environment]
     facts: Mapping[str, Any]
+    protocol: Protocol = "leak_free"
+    split: Split = "test"
+    seed: int = 0
+
+    def trial(self, number: int) -> "Testbed":
+        """Return the same for another trial: user, random memories and replies have a seed of their own."""
+        shop, seed, user, texts = self.world.shop, self.settings.seed + number, None, self.world.prompts.texts
+        track, protocol, split = self.track, self.protocol, self.split
+        if track == "multi_turn":
+            made_of = self.settings.players.user, self.models, shop.benchmark, seed, texts
+            user = make_user(*made_of, may_leak=protocol == "published")
+
+        def begin(task: Task) -> Environment:
+            # Leak-free, the agent knows what lies before the user's first task of the split. The recommender
+            # is that of test tasks in either split.
+            history = shop.benchmark.history(task, split, protocol)
+            return Environment(shop, task, track, protocol, user, history=history)
+
+        facts = {"data": shop.benchmark.content_hash, "shop": self.settings.shop.model_dump(), "seed": seed}
+        facts |= {"track": track, "prompts": self.world.prompts.origin}
+        facts |= {"protocol": protocol} if protocol == "published" else {}
+        facts |= self.models.facts("user") | shop.facts(protocol)
+        return replace(self, user=user, begin=begin, facts=facts, seed=seed)
 
 
 def open_testbed(
@@ -66,9 +89,11 @@ def open_testbed(
     output_dir: str | Path,
     changes: Mapping[str, Any],
     split: Split = "test",
+    protocol: Protocol = "leak_free",
 ) -> Testbed:
     """Load what agents are evaluated on; for arguments and errors see :func:`pwagents.evaluate`."""
     check_choice("track", track, Track)
+    check_choice("protocol", protocol, Protocol)
     check_choice("split", split, Split)
     given = {"preset": preset, "stored_runs_only": False}
     given["output_dir"] = str(output_dir) or f"outputs/evaluate/{preset}"
@@ -83,33 +108,30 @@ def open_testbed(
     if not settings.portable:
         portable.switch_off()
     engine.use(settings.engine)
-    world, seed, players = _open_world(settings, wanted, split), settings.seed, settings.players
-    shop, models = world.shop, Models(players, settings.output_dir / "runs" / "replies.sqlite")
-    user = None
-    if track == "multi_turn":
-        user = make_user(players.user, models, shop.benchmark, seed, world.prompts.texts)
-
-    def begin(task: Task) -> Environment:
-        # The agent knows what lies before the user's first task of the split. The recommender is that of test
-        # tasks in either split.
-        history = shop.benchmark.history(task, split)
-        return Environment(shop, task, track, user=user, history=history)
-
-    facts = {"data": shop.benchmark.content_hash, "shop": settings.shop.model_dump(), "seed": seed}
-    facts |= {"track": track, "prompts": world.prompts.origin}
-    facts |= models.facts("user") | shop.facts("leak_free")
-    return Testbed(settings, track, world, models, user, begin, facts)
+    world = _open_world(settings, wanted, split, protocol)
+    models = Models(settings.players, settings.output_dir / "runs" / "replies.sqlite")
+    return Testbed(settings, track, world, models, None, None, {}, protocol, split).trial(0)
 
 
-def _open_world(settings: BenchmarkNotebook, wanted: int, split: Split) -> ShopWorld:
+def _open_world(settings: BenchmarkNotebook, wanted: int, split: Split, protocol: Protocol) -> ShopWorld:
     """Make or load a world with its search and recommender; the latest synthetic one is kept in memory."""
+    from pwagents.shop.sasrec import find_published  # imports torch
+
     data, shop_settings, seed = settings.data, settings.shop, settings.seed
-    key = (data, shop_settings, seed, settings.play.official_repo, wanted, split, portable.is_on())
+    key = (data, shop_settings, seed, settings.play.official_repo, wanted, split, protocol)
+    key += (portable.is_on(),)
     if key in _kept and _kept[key].folder.is_dir():
         return _kept[key]
-    benchmark, _ = load_benchmark(data, seed)
+    benchmark, _ = load_benchmark(data, seed, protocol)
+    if protocol == "published" and data.source == "personalwab":
+        # Nobody is given another recommender than the published one: none is really trained.
+        if not find_published(data.folder):
+            raise SettingsError(
+                f"{data.data_dir}: found no pwab.pth with 1000_ids.json; `make data` brings them"
+            )
+        shop_settings = shop_settings.changed(rec_dates=1, recommender={"epochs": 1})
     folder, official_repo = settings.output_dir / "cache", settings.play.official_repo
-    shop = Shop.open(benchmark, shop_settings, seed, folder, data)
+    shop = Shop.open(benchmark, shop_settings, seed, folder, data, protocol)
     # Train tasks of users who have test tasks, too: a shop is that of a user's first test task.
     users = {task.user_id for task in benchmark.tasks["test"]}
     tasks = [task for task in benchmark.tasks[split] if task.user_id in users]

@@ -17,7 +17,7 @@ from pwagents.schema import Usage
 if TYPE_CHECKING:
     import pandas as pd
 
-_VERSION = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
+VERSION = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,30 @@ class Load:
 
 
 @cache
-def _prices() -> dict[str, tuple[float, float]]:
+def _known() -> dict[str, tuple[float, float, str]]:
     with (files(__package__) / "budget.csv").open(encoding="utf-8", newline="") as file:
         _, *rows = csv.reader(file)
-    return {name: (float(prompt), float(completion)) for name, prompt, completion, _ in rows}
+    return {name: (float(prompt), float(completion), date) for name, prompt, completion, date, _ in rows}
 
 
-def price_of(model: str) -> tuple[float, float] | None:
-    """Return US dollars per million tokens of prompts and of replies; None if no price is known.
+def _facts(model: str) -> tuple[float, float, str] | None:
+    """Return what is known of a model.
 
-    A maker before the name does not matter, and a date after it only if that version has a price of its own:
+    A maker before the name does not matter, and a date after it only if that version has a line of its own:
     "openai/gpt-4o-2024-08-06" is "gpt-4o", "gpt-4o-2024-05-13" is not.
     """
     name = model.lower().rpartition("/")[2]
-    return _prices().get(name) or _prices().get(_VERSION.sub("", name))
+    return _known().get(name) or _known().get(VERSION.sub("", name))
+
+
+def price_of(model: str) -> tuple[float, float] | None:
+    """Return US dollars per million tokens of prompts and of replies; None if no price is known."""
+    return facts[:2] if (facts := _facts(model)) else None
+
+
+def shut_down(model: str) -> str:
+    """Return the day on which its maker retires or has retired a model, as announced; empty for none."""
+    return facts[2] if (facts := _facts(model)) else ""
 
 
 def cost_usd(model: str, prompt_tokens: float, completion_tokens: float) -> float:

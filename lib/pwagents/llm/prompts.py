@@ -2,8 +2,7 @@
 
 The published ones (HongruCai/PersonalWAB) are not part of this project. The clone's files are parsed, never
 executed. Of a text that a function builds, its pieces are taken, with :data:`MARK` where a value goes.
-Products and profiles are written as the published code writes them, as far as our types keep what its files
-hold: a price is a number, and nested details are text.
+Products and profiles are written as the published code writes them.
 """
 
 import ast

@@ -124,9 +124,7 @@ class Experiment:
     @cached_property
     def new_readers(self) -> dict[str, recall.Reader]:
         """The same, without all records that stand, word for word, in a history that it is tested on."""
-        return recall.train_readers(
-            self.world.histories, self.embedder, self.settings.seed, shared_phrases=False
-        )
+        return recall.train_readers(self.world.histories, self.embedder, self.settings.seed, False)
 
     def shared_records(self) -> float:
         """Return the share of telling records that stand, word for word, in the reader's training."""
@@ -160,18 +158,12 @@ class Experiment:
         # The offline agent learned from the notebook's own world, whichever is played.
         params = {"readers": self.world.data} if agent in (OFFLINE, NEW_PHRASES) else {}
         world = world or self.world
-        return run_condition(
-            world,
-            condition,
-            self.agent(agent, condition, world),
-            self.folder / f"09_{part}.jsonl",
-            method=agent,
-            model="none" if agent in RULES else agent,
-            params=params if agent in RULES else self.settings.players.facts(),
-            workers=self.settings.players.workers,
-            stored_runs_only=self.settings.stored_runs_only,
-            served=self._players.served,
-        )
+        players, is_model = self.settings.players, agent not in RULES
+        options = {"model": agent if is_model else "none", "params": players.facts() if is_model else params}
+        options |= {"workers": players.workers, "stored_runs_only": self.settings.stored_runs_only}
+        options |= {"method": agent, "served": self._players.served}
+        store, agent_of = self.folder / f"09_{part}.jsonl", self.agent(agent, condition, world)
+        return run_condition(world, condition, agent_of, store, **options)
 
     def agent(self, name: str, condition: Condition, world: World) -> Callable[[WebTask], Agent]:
         """Return the agent for a task; only the oracle looks at more than the user."""
@@ -216,9 +208,8 @@ class Experiment:
         for architecture, scheme in product(ARCHITECTURES, SCHEMES[1:]):
             condition = self.condition(scheme, architecture=architecture)
             frame = self.play("cells", [OFFLINE], [condition], few)
-            scores.append(
-                list(frame[["p_web", "p_pref", "intent", "success", "reached"]].itertuples(index=False))
-            )
+            compared = frame[["p_web", "p_pref", "intent", "success", "reached"]]
+            scores.append([*compared.itertuples(index=False)])
         return sum(len(set(each)) == 1 for each in zip(*scores, strict=True)), len(few.tasks)
 
     def _first(self, n: int) -> World:
@@ -228,14 +219,10 @@ class Experiment:
         """Return level 2 by a profile that says all outright, by words (BM25), and without shared phrases."""
         by_words = self.condition(retrieval=recall.RetrievalSettings(retriever="bm25"))
         agents = self.agents[:2]
-        return pd.concat(
-            [
-                self.play("knowledge", [NEW_PHRASES], [self.condition()]),
-                self.play("knowledge", [OFFLINE], [by_words]),
-                self.play("knowledge", agents, [self.condition(memory="explicit")]),
-            ],
-            ignore_index=True,
-        )
+        cells = [([NEW_PHRASES], self.condition()), ([OFFLINE], by_words)]
+        cells.append((agents, self.condition(memory="explicit")))
+        frames = [self.play("knowledge", names, [condition]) for names, condition in cells]
+        return pd.concat(frames, ignore_index=True)
 
     def repeated(self) -> pd.DataFrame:
         """Return level 2 on demand, some runs each, in which pages fail at random; and the oracle."""
@@ -282,10 +269,7 @@ class Experiment:
         On our tasks, and on the released ones whose histories ``data_dir`` holds.
         """
         world, seed, search = self.world, self.settings.seed, self.condition().retrieval
-        ours = {
-            user: recall.recall_of(h, "implicit", search, self.embedder)
-            for user, h in world.histories.items()
-        }
+        ours = world.recalls("implicit", search)
 
         def methods_for(found: Mapping[str, recall.Recall]) -> dict[str, clarify.Method]:
             chat = {name: clarify.chat_method(model, found) for name, model in self.models.items()}
@@ -298,9 +282,7 @@ class Experiment:
         if folder := self.settings.data.data_dir:
             tasks, histories = read_released(project_path(folder))
             requests = clarify.released_requests(tasks, histories)
-            found = {
-                user: recall.search_of(events, search, self.embedder) for user, events in histories.items()
-            }
+            found = {user: recall.search_of(h, search, self.embedder) for user, h in histories.items()}
             frames.append(clarify.clarify(requests, methods_for(found), "released"))
         return pd.concat(frames, ignore_index=True)
 

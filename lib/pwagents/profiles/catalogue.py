@@ -198,7 +198,7 @@ def spaced_words(text: str) -> str:
 def _read_details(product: Product) -> Iterator[Trait]:
     """Yield the details that people have preferences about."""
     dull = WORD_LISTS["dull_values"].split()
-    for key, text in product.details.items():
+    for key, text in product.flat_details.items():
         about = next((_DETAILS[word] for word in _stems(key) if word in _DETAILS), "")
         for part in re.split(r"[,;/(|]", text.lower())[:3] if about else ():
             value = " ".join(words := _WORD.findall(part))

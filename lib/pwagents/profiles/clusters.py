@@ -75,7 +75,7 @@ def adaptive_clusters(
 
 def section(product: Product) -> str:
     """Return the finest category that a page names: its category, and its department if it has one."""
-    department = product.details.get("Department", "").strip().lower()
+    department = product.flat_details.get("Department", "").strip().lower()
     return f"{product.category} > {department}" if department else product.category
 
 

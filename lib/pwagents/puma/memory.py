@@ -8,8 +8,7 @@ Prompts are plain text without a chat template, in our words or in those of a cl
 repository, with the placeholders of ``PUMA/utils.py``. Each ends with a line end; the completion is the bare
 parameter or name, and the end token.
 
-Departures: 1. equal cosines are ordered by time, the later first (the code's order is undefined). 2. Prices
-are numbers here, so "12" is told as "12.0".
+Departure: equal cosines are ordered by time, the later first (the code's order is undefined).
 """
 
 import re

@@ -23,8 +23,7 @@ from pwagents.puma.labels import Begun, Label, begin_tasks, make_labels
 from pwagents.puma.memory import Method, Prompts, Recall, TaskMemory
 from pwagents.schema import Benchmark, Product, Protocol, Task
 from pwagents.settings import LabelKind, PumaNotebook, PumaStudySettings
-from pwagents.shop.environment import Environment, Shop
-from pwagents.shop.search import build_search_engine
+from pwagents.shop.environment import Environment, Shop, open_search
 from pwagents.store import made
 
 # Variants by their names in tables: PUMA is the paper's; PUMA+, ours, has three switches more. The ablations
@@ -32,6 +31,9 @@ from pwagents.store import made
 PUMA, PLUS = "PUMA", "PUMA+"
 NO_MEMORY, NO_SFT, NO_DPO = "w/o Task-specific Memory", "w/o SFT", "w/o DPO"
 UNTUNED = "w/o SFT and DPO"
+# A row of its own where all else is leak-free: every published setting that needs no clone of the repository.
+NO_WORDS = "PUMA, as published, without the official words"
+AS_PUBLISHED = {"protocol": "published", "labels": "published", "pad_counts": True}
 _PLUS = {"memory": "interest", "ids": "number", "hint": "recurring"}  # what PUMA+ changes of PUMA
 
 
@@ -68,10 +70,11 @@ def load_worlds(settings: PumaNotebook) -> Worlds:
         DataError, ValueError: see :func:`pwagents.data.load_benchmark`.
     """
     data, study, seed = settings.data, settings.study, settings.seed
-    tested, _ = load_benchmark(data, seed)
+    tested, _ = load_benchmark(data, seed, study.protocol)
     learned, train_tasks, test_tasks = tested, tested.tasks["train"], tested.tasks["test"]
     if study.training_users:
-        learned, _ = load_benchmark(data.changed(n_users=data.n_users + study.training_users), seed)
+        more = data.changed(n_users=data.n_users + study.training_users)
+        learned, _ = load_benchmark(more, seed, study.protocol)
         further = learned.behaviors.keys() - tested.behaviors.keys()
         train_tasks = [task for task in learned.tasks["train"] if task.user_id in further]
         if not train_tasks:
@@ -131,16 +134,17 @@ class Study:
         self.worlds, self.settings, self.prompts, self.seed = worlds, settings, prompts, settings.seed
         self.base, self.base_name = base, LocalModel(base).name
         shop, seed, cache = settings.shop, settings.seed, settings.output_dir / "cache"
-        self.shop = Shop.open(worlds.tested, shop, seed, cache, settings.data)
+        self.shop = Shop.open(worlds.tested, shop, seed, cache, settings.data, self.protocol)
         recommender = self.shop.published if self.protocol == "published" else None
         if recommender is None:
             bought = purchases_to_learn_from(worlds)
             recommender = Recommender.fit(bought, shop.recommender, seed, cache_dir=cache)
-        engine = build_search_engine(worlds.learned.products, shop.search_engine, cache)
+        learned = worlds.learned.products
+        engine, searched = open_search(learned, shop.search_engine, cache, settings.data, self.protocol)
         # A reported score is computed alone, to the last bit; the many candidates of DPO are not reported.
         at_once = Embedder(cache, max_tokens=512, batch_size=64)
         always = RecommendersByTime([0], [recommender])
-        parts = (engine, always, at_once, shop.observation, self.shop.published)
+        parts = (engine, always, at_once, shop.observation, self.shop.published, searched)
         self.learning_shop = Shop(worlds.learned, *parts)
         embedder = Embedder(cache, shop.max_tokens, batch_size=64)
         self.memory = TaskMemory(worlds.products, embedder, read_tokenizer(base), prompts.texts)

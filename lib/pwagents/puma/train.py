@@ -32,7 +32,7 @@ from pwagents.code import hash_of
 from pwagents.data.splits import sample_tasks
 from pwagents.files import write_aside
 from pwagents.llm.folder import ADAPTER
-from pwagents.lm.complete import complete, draws_alone
+from pwagents.lm.complete import complete
 from pwagents.lm.load import merge
 from pwagents.lm.train import CODE as TRAINING
 from pwagents.lm.train import evaluate_pairs, fine_tune, prefer
@@ -176,7 +176,7 @@ def candidate_pairs(
     ]
     sampling = {"temperature": preferences.temperature, "beams": preferences.candidates}
     sampling |= {"seed": preferences.seed, "max_new_tokens": config.max_new_tokens}
-    sampling["batch_size"] = config.batch_size
+    sampling |= {"batch_size": config.batch_size, "independent": preferences.independent}
     # vLLM takes no adapter with embeddings of its own.
     shop, whole = study.learning_shop, merged(study, writer)
     start = partial(Environment, shop, protocol=protocol, split="train")
@@ -195,7 +195,7 @@ def candidate_pairs(
         write_aside(folder / SCORES, json.dumps(scores))
 
     facts = {"writer": study.name_of(writer), "prompts": hash_of(prompts), "ids": method.ids}
-    facts |= {"sampling": sampling, "independent": draws_alone(), "code": CODE}
+    facts |= {"sampling": sampling, "code": CODE}
     facts |= {"data": study.worlds.learned.content_hash, "shop": study.settings.shop.model_dump()}
     facts |= {"protocol": protocol, "seed": study.seed, "read": shop.embedder.max_tokens}
     facts |= shop.facts(protocol)

@@ -1,5 +1,8 @@
 """PersonalWAB's leaderboard: its scorer, rule by rule, and a run as the file that its ``run.py`` writes.
 
+Of the file's ``run_args`` are filled: env, task_split, start_index, end_index, num_trials, user_mode,
+max_steps, and what the caller says (``evaluate``: model, agent_strategy, user_model, max_concurrency, seed).
+
 The published scorer differs from ours (:mod:`pwagents.shop.score`) by the rules below. Each can be
 switched on by itself: with none of them the scores are ours, with all of them those of the published code.
 """
@@ -13,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from pwagents.agents.messages import call_messages, user
 from pwagents.files import write_aside
-from pwagents.schema import FUNCTION_OF, Action, Protocol, Task, TaskType, Trajectory
-from pwagents.shop.environment import Environment, Shop, Track
+from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Protocol, Task, TaskType, Trajectory
+from pwagents.shop.environment import MAX_STEPS, Environment, Shop, Track
 from pwagents.shop.score import rank_accuracy
 from pwagents.shop.search import RESULTS, product_text
 from pwagents.store import Episode
@@ -31,6 +35,11 @@ RULES = {
     BEST: "The best attempt of an episode counts; of ours, the last.",
     REFUSED: "Attempts count although the policy's model then refused to go on; ours is 0.",
 }
+# The arguments of the published ``run.py``, in its order.
+ARGUMENTS = """num_trials env model user_mode user_model agent_strategy temperature task_split agent_memory
+memory_length max_steps start_index end_index resume_from verbose log_dir num_gpus max_concurrency seed
+shuffle interec_memory_file puma_param_file puma_function_file puma_generate puma_model_path
+mem_token_length"""
 PARAMETER: dict[TaskType, str] = {"search": "query", "recommend": "product_sequence", "review": "review"}
 
 
@@ -121,39 +130,67 @@ def export_results(
     shop: Shop,
     tasks: Sequence[Task],
     records: Sequence[Episode],
-    make_agent: Callable[[Episode], Any],
+    make_agent: Callable[[Episode], Any] | None,
     path: Path | str,
     *,
     track: Track = "multi_turn",
     protocol: Protocol = "leak_free",
+    arguments: Mapping[str, Any] = {},
 ) -> Path:
     """Write a run as the file that the published ``run.py`` writes, which its scorer reads.
 
-    A result holds the number of the test task, both accuracies of each call, the task and the actions, tokens
-    of each call, and the conversation as the model was sent it. Episodes that were not scored are left out.
+    First its arguments, cost and statistics, then results: each holds the number of the test task, both
+    accuracies of each call, the task and the actions, tokens of each call, the conversation, the trial.
+    Episodes that were not scored are left out.
 
     Args:
-        records: of the tasks, in their order.
-        make_agent: episode -> the prompting method that played it, for its ``messages``.
+        records: of the tasks, in their order, one trial after the other.
+        make_agent: episode -> the prompting method that played it, for its ``messages``; None for any other
+            agent, of which the conversation is the task, its calls and what came back.
+        arguments: of ``run.py``, which do not follow from the others.
     """
-    results = []
+    results, scored = [], []
     numbers = {task.task_id: number for number, task in enumerate(shop.benchmark.tasks["test"])}
-    for task, record in zip(tasks, records, strict=True):
+    n_trials = len(records) // max(1, len(tasks))
+    for place, (task, record) in enumerate(zip([*tasks] * n_trials, records, strict=True)):
         if not (played := record.trajectory):
             continue
         scores = score_calls(shop, task, played, protocol=protocol)
         state = Environment(shop, task, track, protocol).state
+        talk = [user(state.observation), *(x for i in enumerate(played.steps) for x in call_messages(*i))]
+        if make_agent:
+            talk = make_agent(record).messages(replace(state, session=played.steps))
+        best = max((score for score in scores if score.function), default=Score(0.0, 0.0))
+        scored.append((task.type, len(played.steps), *best))
         result = {
             "task_id": numbers[task.task_id],
             "action_acc": [int(score.function) for score in scores],
             "res_acc": [score.result for score in scores],
             "info": _info(task, played),
-            "traj": make_agent(record).messages(replace(state, session=played.steps)),
-            "trial": 0,
+            "traj": talk,
+            "trial": place // len(tasks),
         }
         results.append(result)
-    write_aside(Path(path), json.dumps(results, indent=2))
+    steps, mode = (-1, "no") if track == "single_turn" else (MAX_STEPS, "naive")
+    known = {"env": "pwab", "task_split": "test", "start_index": 0, "end_index": -1, "num_trials": n_trials}
+    known |= {"max_steps": steps, "user_mode": mode, **arguments}
+    first = {
+        "run_args": dict.fromkeys(ARGUMENTS.split()) | known,
+        "total cost": sum(each["info"]["usage"]["total_price"] for each in results),
+        "results": _statistics(scored),
+    }
+    write_aside(Path(path), json.dumps([first, *results], indent=2))
     return Path(path)
+
+
+def _statistics(scored: Sequence[tuple]) -> dict[str, dict[str, float]]:
+    """Return what the published ``calculate_statistics`` does of (type, steps, function, result), by type."""
+    statistics, names = {}, ("avg_interaction_times", "avg_action_acc", "avg_res_acc")
+    for name in (*TASK_TYPES, "overall"):
+        rows = [numbers for kind, *numbers in scored if name in (kind, "overall")]
+        means = np.mean(rows or [[0.0, 0.0, 0.0]], axis=0).tolist()
+        statistics[name] = {"total_count": len(rows), **dict(zip(names, means, strict=True))}
+    return statistics
 
 
 def _info(task: Task, played: Trajectory) -> dict[str, Any]:

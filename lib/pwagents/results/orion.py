@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from pwagents.llm.budget import Load, estimate
 from pwagents.orion.experiment import OrionRuns
 from pwagents.orion.reward import episode_returns
 from pwagents.orion.study import Study
@@ -15,7 +14,7 @@ from pwagents.results.statistics import add_targets, by_task, trained_difference
 from pwagents.results.tables import format_intervals
 from pwagents.rl.rollout import count_asks
 from pwagents.schema import FUNCTION_OF, Benchmark, Step, Task, Trajectory
-from pwagents.settings import OrionSettings
+from pwagents.settings import GrpoSettings, OrionSettings
 from pwagents.shop.search import SearchEngine
 from pwagents.store import Episode
 from pwagents.users.rules import RuleUser, find_run
@@ -126,6 +125,38 @@ def worth_of_profiles(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     return trained_differences(named, pairs, metric)
 
 
+def training_lines(curves: pd.DataFrame, config: GrpoSettings) -> list[str]:
+    """Describe how trainings by rewards went: updates, entropy, tokens and groups that taught something.
+
+    Args:
+        curves: of :func:`pwagents.rl.log.read_curves`.
+        config: GRPO's.
+    """
+    lines = []
+    for name, own in curves.groupby("run", sort=False):
+        end = own.tail(20).mean(numeric_only=True)
+        line = (
+            f"{name}: {own['step'].max():.0f} steps, of the last 20: clipped {end['clip_fraction']:.3f} of "
+        )
+        line += f"the tokens, approximate KL {end['approx_kl']:.2g}, entropy {end['entropy']:.2f} nats"
+        if name == "PPO":
+            line += f", the critic explains {end['explained']:.2f} of the returns"
+        moved = own.filter(regex="^moved_").sum()
+        kinds = [f"{kind.partition('_')[2]} {share:.2f}" for kind, share in (moved / moved.sum()).items()]
+        lines += [line, f"  {own['sampled'].sum():,.0f} episodes sampled; tokens that move the policy: "]
+        lines[-1] += ", ".join(kinds)
+        drawn = own.filter(regex="^drawn_").sum() if name == "GRPO" and config.draws > 1 else {}
+        for column, n_drawn in drawn.items():
+            kind = column.removeprefix("drawn_")
+            n_slots, n_taught = (
+                config.max_steps * config.prompts_per_step / len(drawn),
+                own[f"informative_{kind}"].sum(),
+            )
+            line = f"  {kind}: of {n_drawn:,.0f} groups {n_taught:,.0f} teach something; "
+            lines.append(line + f"{max(n_slots - n_taught, 0):,.0f} of {n_slots:,.0f} slots stayed empty")
+    return lines
+
+
 def circumstances(study: Study) -> str:
     """Return what a table's note says of the test: on what, and with which model."""
     data, base = study.settings.data, study.settings.base
@@ -164,16 +195,3 @@ def cause_of(task: Task, steps: Sequence[Step], cooperative: RuleUser, engine: S
             if fact and find_run(fact.value, step.observation.text) is None:
                 return "simulator"
     return "agent"
-
-
-def estimate_roles(settings: OrionSettings, episodes: int, **further: Load) -> pd.DataFrame:
-    """Estimate what language models behind the roles, and ``further`` ones, are asked in so many episodes."""
-    players, users = settings.players, settings.data.n_users + settings.study.training_users
-    loads = {
-        "writer": Load(players.writer, 9 * users, 1.1, 900, 40),  # PersonalWAB has nine tasks a user
-        "profiler": Load(players.profiler, users, 10, 1_200, 250),
-        "user": Load(players.user, episodes, 1.5, 1_200, 40),
-        "updater": Load(players.updater, episodes, 4, 900, 150),
-        "judge": Load(players.judge, episodes, 4, 1_500, 10),
-    }
-    return estimate(loads | further)

@@ -141,12 +141,13 @@ def below_paper(
     return pd.concat([facts, theirs], axis=1).reset_index(drop=True)
 
 
-def with_prompted(trained: pd.DataFrame, played: pd.DataFrame, data: str) -> pd.DataFrame:
+def with_prompted(trained: pd.DataFrame, played: pd.DataFrame, data: str, preset: str) -> pd.DataFrame:
     """Put the prompting rows into Orion's Table 1, also those that were not run.
 
     Args:
         trained: the other rows, of :func:`below_paper`.
         played: one row an episode of :data:`BASELINES`, with its ``model``; may be empty.
+        preset: whose ``data`` these are.
 
     Returns:
         The paper's rows, ours, and a row for each prompting one of the paper whose model did not play here
@@ -164,7 +165,8 @@ def with_prompted(trained: pd.DataFrame, played: pd.DataFrame, data: str) -> pd.
     names = printed["command"].str.extract(r"openai:([^\],}]+)")[0].str.casefold()
     models = played["model"].str.rpartition("/")[2].str.casefold() if len(played) else ()
     absent = printed[~names.isin(models)]
-    needs = "the model, and its key in OPENAI_API_KEY: " + absent["command"]
+    commands = absent["command"].str.replace("preset paper", f"preset {preset}")  # on these data
+    needs = "the model, and its key in OPENAI_API_KEY: " + commands
     missing = absent[["row", "backbone"]].assign(source=NOT_RUN, data=data, needs=needs)
     missing.columns = pd.MultiIndex.from_product([missing.columns, [""]])
     table = pd.concat([theirs, trained[~is_ours], *ours, trained[is_ours], missing], ignore_index=True)

@@ -24,6 +24,7 @@ from pwagents.results.tables import format_intervals
 from pwagents.seeds import rng
 
 MUST_EXCEED = "what a difference must exceed"  # heading
+NO_EFFECT = 0.05  # a difference of result accuracy that is as good as none
 _RESAMPLES = 999
 
 
@@ -82,6 +83,22 @@ def seed_comparisons(means: pd.DataFrame, pairs: Mapping[str, tuple[str, str]]) 
                 both = own.pivot(index="seed", columns="method", values="mean")[[a, b]].dropna()
                 rows.append((name, task, *_t_test(both[a] - both[b]), len(both)))
     return pd.DataFrame(rows, columns=["comparison", "task", "difference", "low", "high", "p", "n_seeds"])
+
+
+def with_verdicts(effects: pd.DataFrame) -> pd.DataFrame:
+    """Say of each effect of a part what its interval decides, on the mean of the types of tasks.
+
+    Args:
+        effects: of :func:`seed_comparisons`.
+
+    Returns:
+        The same with ``verdict``: "identified" where the interval lies above 0, "no effect" where it lies
+        within :data:`NO_EFFECT` of 0, else "undecided"; empty for single types.
+    """
+    low, high = effects["low"], effects["high"]
+    is_none = (low >= -NO_EFFECT) & (high <= NO_EFFECT)
+    verdicts = np.select([low > 0, is_none], ["identified", "no effect"], "undecided")
+    return effects.assign(verdict=np.where(effects["task"] == MEAN, verdicts, ""))
 
 
 def _t_test(differences: pd.Series) -> tuple[float, float, float, float]:

@@ -24,6 +24,7 @@ from pwagents.settings.load import (
     read_changes,
     rows,
     settings_values,
+    substitutes,
 )
 from pwagents.settings.orion import (
     AblationsNotebook,

@@ -130,6 +130,17 @@ def read_changes(text: str) -> dict[str, Any]:
     return values
 
 
+def substitutes(notebook: str, settings: Any) -> dict[str, str]:
+    """Return each model in a role for which the preset names another one at an endpoint -> its name."""
+    players = settings_values(notebook, {"preset": settings.preset}).get("players", {})
+    names: dict[str, dict[str, None]] = {}  # several, where one stands for several
+    for role, spec in players.items():
+        own = getattr(settings.players, role)
+        if str(spec).startswith("openai:") and own != spec and ":" in own:
+            names.setdefault(own, {})[spec.removeprefix("openai:")] = None
+    return {own: " and ".join(of_preset) for own, of_preset in names.items()}
+
+
 def rows(group: Group, name: str = "") -> Iterator[tuple[str, str, Any, str]]:
     """Yield (group, setting, value, meaning) of all settings, groups within groups as "shop.recommender"."""
     shown = plain(group)  # a URL without a token

@@ -280,6 +280,7 @@ class AblationSettings(OnlineSettings):
 
     seeds: Seeds = S(..., "Of the trainings by rewards; the first is notebook 06's where it is the run's.")
     variants: Variants = S((), "GRPO with one thing changed: a name each, and what differs of this group.")
+    design: Worlds = S((), "Seeds of whole pipelines with and without asking and update; none: not made.")
 
     @property
     def varied(self) -> dict[str, Self]:

@@ -86,6 +86,7 @@ class MethodPlayers(Players):
 
     policy: Annotated[str, player("offline")] = S("offline", "Plays all prompting methods; offline: rules.")
     more_policies: tuple[Annotated[str, player()], ...] = S((), "Further models, in rows of their own.")
+    baselines: Annotated[str, player("")] = S("", "Plays all multi-turn methods but PUMA; none: the policy.")
     user: Annotated[str, player("none", "rules")] = S("rules", "Who answers in the multi-turn track.")
 
 
@@ -114,10 +115,10 @@ class PlaySettings(Group):
         ("leak_free",), "Protocols to play: leak_free, published. Each is a row."
     )
     published_items: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = S(
-        (0,), "Remembered items under the published protocol; 0: the paper's number."
+        (0,), "Remembered items, published: 10 as released; 0: as the paper has it (PUMA: 50, 20 multi-turn)."
     )
     official_repo: str = S("", "A clone of HongruCai/PersonalWAB, for its prompts; empty: ours.")
-    functions_file: str = S("", "JSON of instruction -> function, by PUMA's fine-tuned model.")
+    functions_file: str = S("", "JSON of instruction -> PUMA's function, seen from the output folder.")
 
 
 class NotebookSettings(Group):
@@ -194,6 +195,7 @@ class PreferenceSettings(DpoSettings):
 
     train_tasks: NonNegativeInt = S(0, "Train tasks whose parameters are sampled; 0 takes all.")
     candidates: PositiveInt = S(10, "Beams, all of which are candidates.")
+    independent: bool = S(False, "Independent samples in the place of sampled beams; vLLM knows no others.")
     temperature: PositiveFloat = S(1.5, "At which beams are sampled.")
     pairs: Literal["every_task", "differing"] = S("every_task", "differing: only of two that differ.")
     held_out: Share = S(0.0, "Share of these tasks whose pairs choose among the variants, not trained on.")

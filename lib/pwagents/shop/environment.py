@@ -5,7 +5,7 @@
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from pwagents.embedding import Embedder
-from pwagents.errors import NotEvaluableError, describe
+from pwagents.errors import InfrastructureError, NotEvaluableError, describe
 from pwagents.profiles.contextual import Context, ContextualProfile, Updater
 from pwagents.schema import (
     FUNCTION_OF,
@@ -33,7 +33,15 @@ from pwagents.schema import (
     check_choice,
 )
 from pwagents.settings import DataSettings, ShopSettings
-from pwagents.shop.search import RESULTS, SearchEngine, build_search_engine
+from pwagents.shop.search import (
+    RESULTS,
+    PublishedIndex,
+    SearchEngine,
+    build_search_engine,
+    find_index,
+    published_results,
+    published_text,
+)
 
 if TYPE_CHECKING:  # importing it loads torch
     from pwagents.shop.sasrec import NoRecommender, Recommender, RecommendersByTime
@@ -44,7 +52,7 @@ DETAILS_FUNCTION = "get_product_details_by_asin"  # RecMind's extra function (Pe
 EMPTY_PROFILE = "Wants: nothing."  # of a contextual profile that has lost its last line
 # The modules that decide an episode whoever acts, for the keys of stored ones.
 CODE = ("schema", "seeds", "embedding", "portable", "profiles.contextual")
-CODE += ("shop.search", "shop.sasrec", "shop.environment")
+CODE += ("llm.prompts", "shop.search", "shop.sasrec", "shop.environment")
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,8 @@ class Shop:
             are about 6,700 tokens), or "compact", one line.
         published: the recommender published with PersonalWAB, if its files are there: it was trained on the
             benchmark itself, so only the published protocol uses it.
+        searched: what the search looks through, where it is as published: then it shows what the published
+            function returns. Empty: texts without labels, shown as ``observation`` says.
     """
 
     benchmark: Benchmark
@@ -65,6 +75,7 @@ class Shop:
     embedder: Embedder
     observation: Literal["full", "compact"] = "full"
     published: "Recommender | None" = None
+    searched: str = ""
 
     @classmethod
     def open(
@@ -74,24 +85,27 @@ class Shop:
         seed: int,
         cache: Path,
         data: DataSettings | None = None,
+        protocol: Protocol = "leak_free",
     ) -> "Shop":
         """Index the products and train the recommenders, or load them from ``cache``.
 
         Args:
-            data: where the benchmark comes from; PersonalWAB's folder may hold the published recommender.
+            data: where the benchmark comes from; PersonalWAB's folder may hold the published recommender and
+                the published index.
+            protocol: published searches that index, or one that is built here from the same text.
 
         Raises:
-            DataError: the files of the published recommender are not what they should be.
+            DataError: the files of the published recommender or index are not what they should be.
         """
         from pwagents.shop.sasrec import RecommendersByTime, find_published, load_published
 
-        engine = build_search_engine(benchmark.products, settings.search_engine, cache)
+        engine, searched = open_search(benchmark.products, settings.search_engine, cache, data, protocol)
         dates = RecommendersByTime.fit(benchmark, settings.recommender, seed, settings.rec_dates, cache)
         files = find_published(data.folder) if data and data.source == "personalwab" else None
         published = load_published(*files, benchmark.products) if files else None
         # As many tokens as the published scorer reads of a review.
         embedder = Embedder(cache, max_tokens=512)
-        return cls(benchmark, engine, dates, embedder, settings.observation, published)
+        return cls(benchmark, engine, dates, embedder, settings.observation, published, searched)
 
     def recommender(
         self, task: Task, protocol: Protocol = "leak_free", split: Split = "test"
@@ -104,7 +118,8 @@ class Shop:
     def facts(self, protocol: Protocol) -> dict[str, Any]:
         """Return what decides an episode besides settings and data, for the keys of stored ones."""
         published = [self.published] if protocol == "published" and self.published else []
-        return {"recommenders": [each.name for each in published or self.recommenders.recommenders]}
+        facts = {"recommenders": [each.name for each in published or self.recommenders.recommenders]}
+        return facts | ({"searched": self.searched.partition(" (")[0]} if self.searched else {})
 
     def show(self, asins: Sequence[str]) -> Observation:
         """Return the observation of products, in the given order."""
@@ -113,6 +128,40 @@ class Shop:
         form = full_text if self.observation == "full" else compact_text
         lines = [f"{i}. {form(self.benchmark.products[asin])}" for i, asin in enumerate(asins, start=1)]
         return Observation(text="\n".join(lines), products=tuple(asins))
+
+    def show_contents(self, asins: Sequence[str]) -> Observation:
+        """Return the observation of a published search: the texts as they were indexed."""
+        if isinstance(self.search_engine, PublishedIndex):
+            texts = [self.search_engine.contents(asin) for asin in asins]
+        else:
+            texts = [published_text(self.benchmark.products[asin]) for asin in asins]
+        return Observation(text=published_results(texts), products=tuple(asins), verbatim=True)
+
+
+def open_search(
+    products: Mapping[str, Product],
+    engine: Literal["bm25", "pyserini"],
+    cache: Path,
+    data: DataSettings | None = None,
+    protocol: Protocol = "leak_free",
+) -> tuple[SearchEngine, str]:
+    """Open the search of a protocol; return it, and :attr:`Shop.searched`.
+
+    Published, it is PersonalWAB's index, if its files and Java are there and ``products`` are all of its own.
+    """
+    if protocol == "leak_free":
+        return build_search_engine(products, engine, cache), ""
+    folder, why = find_index(data.folder) if data and data.source == "personalwab" else None, "there is none"
+    if folder is not None:
+        try:
+            index = PublishedIndex(folder)
+            if index.size <= len(products):
+                return index, f"the published index of {index.size:,} products"
+            why = f"it has {index.size:,} products, and here are {len(products):,}"
+        except InfrastructureError as error:
+            why = str(error)
+    built = build_search_engine(products, engine, cache, published_text)
+    return built, f"an index built here from the published text, labels included (the published one: {why})"
 
 
 def compact_text(product: Product) -> str:
@@ -133,7 +182,7 @@ def full_text(product: Product) -> str:
         "Store": product.store,
         "Features": " ".join(product.features),
         "Description": " ".join(product.description),
-        "Details": json.dumps(product.details, ensure_ascii=False) if product.details else None,
+        "Details": json.dumps(product.flat_details, ensure_ascii=False) if product.details else None,
         "Category": product.category,
     }
     return "\n".join(f"{name}: {value}" for name, value in shown.items() if value not in (None, ""))
@@ -357,7 +406,8 @@ def search_product_by_query(environment, query: Text) -> Observation:
         query: What to search for, such as "wireless headphones navy".
     """
     shop = environment.shop
-    return shop.show([asin for asin, _ in shop.search_engine.search(query, RESULTS)])
+    found = [asin for asin, _ in shop.search_engine.search(query, RESULTS)]
+    return shop.show_contents(found) if shop.searched else shop.show(found)
 
 
 @web_function

@@ -2,6 +2,8 @@
 
 PersonalWAB searches with Pyserini's BM25 (Lucene with Anserini's defaults, k1 = 0.9, b = 0.4).
 :class:`PyseriniEngine` is that; :class:`Bm25Engine` ranks as it does, ties included, and needs no Java.
+:class:`PublishedIndex` is PersonalWAB's own; where its files are not at hand, one is built from the same text
+(:func:`published_text`), in which the fields' labels are words.
 
 Texts are analyzed as by Anserini's ``DefaultEnglishAnalyzer``: StandardTokenizer, possessive filter,
 lower-casing, Lucene's 33 stop words, Porter's stemmer. Departures: letters are those of the Unicode version
@@ -14,7 +16,7 @@ import sys
 import tempfile
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from itertools import chain, count
@@ -27,7 +29,8 @@ import Stemmer
 from scipy.sparse import coo_array
 
 from pwagents.code import hash_of
-from pwagents.errors import InfrastructureError
+from pwagents.errors import DataError, InfrastructureError
+from pwagents.llm.prompts import write_product
 from pwagents.progress import progress
 from pwagents.schema import Product
 from pwagents.store import made
@@ -48,26 +51,51 @@ def build_search_engine(
     products: Mapping[str, Product],
     engine: Literal["bm25", "pyserini"] = "bm25",
     cache_dir: Path | None = None,
+    text_of: Callable[[Product], str] | None = None,
 ) -> SearchEngine:
     """Index ``products`` (by parent_asin). With ``cache_dir`` an index is built once and kept there.
+
+    Args:
+        text_of: the searchable text of a product; by default :func:`product_text`.
 
     Raises:
         InfrastructureError: "pyserini" is asked for and not installed.
     """
-    documents = {asin: product_text(product) for asin, product in products.items()}
+    documents = {asin: (text_of or product_text)(product) for asin, product in products.items()}
     return (PyseriniEngine if engine == "pyserini" else Bm25Engine)(documents, cache_dir)
 
 
 def product_text(product: Product) -> str:
-    """Join the searchable text of a product, in the order of PersonalWAB's index.
+    """Join the searchable text of a product for the leak-free protocol.
 
-    What is missing is left out. There are no labels ("Title:"): a word that every document holds tells none
-    apart and only lengthens all of them.
+    What is missing is left out. Departure from PersonalWAB's index: there are no labels ("Title:"). A word
+    that every document holds tells none apart and only lengthens all of them.
     """
     fields = [product.title, product.parent_asin, product.average_rating, product.rating_number]
     fields += [product.price, product.store, *product.features, *product.description]
-    fields += [*(f"{name}: {value}" for name, value in product.details.items()), product.category]
+    fields += [*(f"{name}: {value}" for name, value in product.flat_details.items()), product.category]
     return " ".join(str(field) for field in fields if field is not None)
+
+
+LABELS = ("Title", "Parent Asin", "Main Category", "Average Rating", "Rating Number", "Price", "Store")
+LABELS += ("Details", "Description", "Features")
+_PUBLISHED_FORM = "\n".join(f"- {label}: <{label.upper().replace(' ', '_')}>" for label in LABELS)
+
+
+def published_text(product: Product) -> str:
+    """Write a product as PersonalWAB's index has it.
+
+    Its terms (``_2_Lucene90_0.tim``) tell how: the words of :data:`LABELS` stand in all 35,772 documents, and
+    escapes are those of lists as Python prints them and of details as JSON. So labels and values are as in
+    HISTORY_PROMPT of ``PersonalWAB/agents/utils.py``, and so is the order of the fields, which terms do not
+    tell and BM25 does not use.
+    """
+    return write_product(_PUBLISHED_FORM, product)
+
+
+def published_results(contents: Sequence[str]) -> str:
+    """Return what the published search function returns: a list, as Python prints it."""
+    return str([f"Product {i}: \n{each}\n" for i, each in enumerate(contents)])
 
 
 def content_query(instruction: str) -> str:
@@ -219,12 +247,49 @@ class PyseriniEngine:
             self._temporary = tempfile.TemporaryDirectory()
             cache_dir = self._temporary.name
         facts = {"documents": hash_of(sorted(documents.items())), "code": ["shop.search"]}
-        self.index_dir = made(Path(cache_dir), "lucene", facts, index)
-        self._searcher = autoclass("io.anserini.search.SimpleSearcher")(str(self.index_dir))
+        self._searcher = _open(made(Path(cache_dir), "lucene", facts, index))
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """Find at most ``k`` documents that hold a term of the query, best first."""
         return [(hit.docid, hit.score) for hit in self._searcher.search(_java_text(query), k)]
+
+
+class PublishedIndex(PyseriniEngine):
+    """The Lucene index that PersonalWAB publishes, searched as its code does.
+
+    Raises:
+        InfrastructureError: :func:`start_java`.
+        DataError: a file of the index is missing or broken.
+    """
+
+    def __init__(self, folder: Path):
+        start_java()
+        try:
+            self._searcher = _open(folder)
+            self.contents(self._searcher.search("title", 1)[0].docid)
+        except Exception as error:  # Java's, or no document
+            found = " ".join(str(error).split())[:400]
+            expected = "PersonalWAB's whole index: run `make data`, or move the folder away"
+            raise DataError(folder, "-", "(index)", found, expected) from error
+
+    @property
+    def size(self) -> int:
+        """Return how many products are indexed."""
+        return self._searcher.get_total_num_docs()
+
+    def contents(self, docid: str) -> str:
+        """Return the text of a product as it was indexed."""
+        return json.loads(self._searcher.doc_raw(docid))["contents"]
+
+
+def _open(folder: Path):
+    return start_java()("io.anserini.search.SimpleSearcher")(str(folder))
+
+
+def find_index(data_dir: Path) -> Path | None:
+    """Find PersonalWAB's index in a folder of downloads or a clone; None where there is none."""
+    places = (data_dir / "indexes", data_dir / "PersonalWAB/envs/pwab/functions/search/indexes")
+    return next((place for place in places if any(place.glob("segments_*"))), None)
 
 
 @cache

@@ -47,7 +47,8 @@ REFUSALS = ("I'd rather not say.", "You have to find that out for me.", "I have 
 
 phrases = partial(read_yaml, __package__, "rules.yaml")
 # The modules that decide what the user says, for the keys of stored episodes.
-CODE = ("schema", "seeds", "words", "profiles.contextual", "users.rules", "shop.environment", "shop.search")
+CODE = ("schema", "seeds", "words", "profiles.contextual", "llm.prompts")
+CODE += ("users.rules", "shop.environment", "shop.search")
 
 
 class Fact(NamedTuple):
@@ -209,7 +210,7 @@ def product_facts(product: Product, profile: UserProfile | None = None) -> Itera
 
     # Details by the last word of their keys where it is a slot: "Special Feature" is about a feature.
     stated = [kind, store]
-    for key, value in product.details.items():
+    for key, value in product.flat_details.items():
         names = re.findall(r"[a-z]+", key.lower())
         value = re.split(r"[,;/(]", value.lower())[0].strip()
         is_dull = not set(phrases()["dull_keys"].split()).isdisjoint(names) or value in ("yes", "no")

@@ -151,9 +151,8 @@ class _Episode(Asking):
 
     def look(self, page: str) -> bool:
         """Return whether this step went into the history (or into a reply about it that cannot be read)."""
-        reply = self.ask_object(
-            "\n\n".join([TOLD["system"], TOLD["need_memory"]]), self._state(page), NeedReply
-        )
+        rules = "\n\n".join([TOLD["system"], TOLD["need_memory"]])
+        reply = self.ask_object(rules, self._state(page), NeedReply)
         if reply is None:
             return True
         query = (reply.query or "").strip()
@@ -169,8 +168,7 @@ class _Episode(Asking):
         reply = self.ask(rules, self._state(page))
         # Of a reply that was cut, the last action may be half of one.
         reason, actions = ("", []) if reply.is_cut else read_step(reply.text)
-        most = ACTIONS_A_STEP[architecture]
-        wrong = ""
+        most, wrong = ACTIONS_A_STEP[architecture], ""
         if not actions:
             wrong, actions = NO_ACTION, reply.text.splitlines()
         elif len(actions) > most:
@@ -295,6 +293,5 @@ def read_step(text: str) -> tuple[str, list[str]]:
 def tell_records(records: Sequence[BrowsingEvent]) -> str:
     """Return browsing records as a reader sees them, a line each; their ids are left out."""
     days = [datetime.fromtimestamp(record.timestamp / 1000, UTC).date() for record in records]
-    return "\n".join(
-        f"{day} | {r.type} | {r.object} | {r.website}" for day, r in zip(days, records, strict=True)
-    )
+    told = [f"{record.type} | {record.object} | {record.website}" for record in records]
+    return "\n".join(f"{day} | {text}" for day, text in zip(days, told, strict=True))

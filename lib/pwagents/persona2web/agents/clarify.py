@@ -61,26 +61,19 @@ def our_requests(world: World) -> list[Request]:
         goal = task.goal
         names = (WEBSITE, *goal.masked)
         support = {name: truth.get((task.user_id, goal.domain, name), frozenset()) for name in names}
-        requests.append(
-            Request(task.task_id, task.user_id, task.texts[2], goal.host, dict(goal.masked), support)
-        )
+        ids = (task.task_id, task.user_id)
+        requests.append(Request(*ids, task.texts[2], goal.host, dict(goal.masked), support))
     return requests
 
 
 def released_requests(tasks: Sequence[OfficialTask], users: Iterable[str]) -> list[Request]:
     """Return the released tasks of users whose history is at hand, and that name a website and values."""
-    known = {*users}
-    return [
-        Request(
-            task.task_id,
-            task.user_id,
-            task.texts[2],
-            task.site,
-            {f"value {place}": value for place, value in enumerate(task.values, 1)},
-        )
-        for task in tasks
-        if task.user_id in known and task.site and task.values and 2 in task.texts
-    ]
+    known, requests = {*users}, []
+    for task in tasks:
+        if task.user_id in known and task.site and task.values and 2 in task.texts:
+            values = {f"value {place}": value for place, value in enumerate(task.values, 1)}
+            requests.append(Request(task.task_id, task.user_id, task.texts[2], task.site, values))
+    return requests
 
 
 def clarify(requests: Sequence[Request], methods: Mapping[str, Method], data: str) -> pd.DataFrame:
@@ -103,11 +96,8 @@ def clarify(requests: Sequence[Request], methods: Mapping[str, Method], data: st
             text = played.rewritten or request.text
             site = request.site.casefold() in text.casefold()
             named = [names_marked(text, value) for value in request.values.values()]
-            row |= {
-                "website": float(site),
-                "values": float(np.mean(named)),
-                "joint": float(site and all(named)),
-            }
+            row |= {"website": float(site), "values": float(np.mean(named))}
+            row["joint"] = float(site and all(named))
             found = {key: retrieval_score(played.steps, ids) == 1 for key, ids in request.support.items()}
             preferences = [hit for key, hit in found.items() if key != WEBSITE]
             row["p_web_found"] = float(found[WEBSITE]) if found else np.nan

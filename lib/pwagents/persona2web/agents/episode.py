@@ -14,18 +14,12 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from pwagents.persona2web.agents.recall import (
-    Embeds,
-    Memory,
-    Recall,
-    RetrievalSettings,
-    profile_preferences,
-    recall_of,
-)
+from pwagents.persona2web.agents import recall
+from pwagents.persona2web.agents.recall import Embeds, Memory, Recall, RetrievalSettings
 from pwagents.persona2web.browser.chromium import ChromiumDriver
 from pwagents.persona2web.browser.driver import Driver, HtmlDriver, Visit
 from pwagents.persona2web.site.serve import serving
-from pwagents.persona2web.site.web import LocalWeb, succeeded
+from pwagents.persona2web.site.web import LocalWeb, WebSession, succeeded
 from pwagents.persona2web.world.domains import domains
 from pwagents.persona2web.world.history import History
 from pwagents.persona2web.world.types import Architecture, Level, Scheme, Step, Truth, WebTask, WebTrajectory
@@ -40,7 +34,7 @@ _OF_THE_ROOM = {
     "browser": ("chromium", "driver", "page"),
     "agents": ("chat", "episode", "navigator", "offline", "recall"),
 }
-CODE = ("schema", "seeds", "embedding", "portable", "words", "shop.search")
+CODE = ("schema", "seeds", "embedding", "portable", "words", "llm.prompts", "shop.search")
 CODE += tuple(f"llm.{name}" for name in ("chat", "fence", "parts", "replies"))
 CODE += tuple(f"persona2web.{room}.{name}" for room, names in _OF_THE_ROOM.items() for name in names)
 
@@ -108,24 +102,33 @@ def run_episode(
     try:
         driver.begin(session)
         played = agent(brief, Visit(driver, condition.architecture))
-        # Intended is the stated part of the goal, on any site of the domain.
-        hosts, goal = domains()[task.goal.domain].hosts, task.goal
-        stated = [goal.model_copy(update={"host": host, "masked": {}}) for host in hosts]
-        return WebTrajectory(
-            task_id=task.task_id,
-            level=condition.level,
-            scheme=condition.scheme,
-            architecture=condition.architecture,
-            rewritten=played.rewritten,
-            steps=tuple(played.steps),
-            answer=played.answer,
-            requests=tuple(session.log),
-            site_fault=driver.site_fault,
-            reached=succeeded(session, goal, web.sites[goal.host], played.answer),
-            intended=any(succeeded(session, each, web.sites[each.host], played.answer) for each in stated),
-        )
+        return record(task, condition, played, session, web, driver.site_fault)
     finally:
         web.end(session)
+
+
+def record(
+    task: WebTask, condition: Condition, played: Played, session: WebSession, web: LocalWeb, fault: bool
+) -> WebTrajectory:
+    """Return what was played in a session, with what came of it; ``fault``: whether a page failed."""
+    # Intended is the stated part of the goal, on any site of the domain.
+    hosts, goal = domains()[task.goal.domain].hosts, task.goal
+    stated = [goal.model_copy(update={"host": host, "masked": {}}) for host in hosts]
+    reached, *intended = (
+        succeeded(session, each, web.sites[each.host], played.answer) for each in (goal, *stated)
+    )
+    how = {name: getattr(condition, name) for name in ("level", "scheme", "architecture")}
+    return WebTrajectory(
+        task_id=task.task_id,
+        **how,
+        rewritten=played.rewritten,
+        steps=tuple(played.steps),
+        answer=played.answer,
+        requests=tuple(session.log),
+        site_fault=fault,
+        reached=reached,
+        intended=any(intended),
+    )
 
 
 # --- all tasks under one condition -------------------------------------------------------------------------
@@ -161,10 +164,15 @@ class World:
             digest.update(self.web.sites[host].model_dump_json().encode())
         return {"data": self.data, "web": digest.hexdigest()[:16], "code": CODE}
 
+    def recalls(self, memory: Memory, settings: RetrievalSettings) -> dict[str, Recall]:
+        """Return the access to each user's history."""
+        of = self.histories.items()
+        return {user: recall.recall_of(history, memory, settings, self.embedder) for user, history in of}
+
     def truth(self, memory: Memory) -> Truth:
         """Return the records that support each preference: of the history or, in its place, the profile."""
         known = [p for history in self.histories.values() for p in history.preferences]
-        return Truth.of(profile_preferences(known) if memory == "explicit" else known)
+        return Truth.of(recall.profile_preferences(known) if memory == "explicit" else known)
 
 
 def run_condition(
@@ -180,9 +188,7 @@ def run_condition(
     stored_runs_only: bool = False,
     served: Callable[[], dict[str, Any]] = dict,
 ) -> list[WebEpisode]:
-    """Play all tasks of ``world`` under one condition; what is stored is not played again.
-
-    Errors are those of :func:`pwagents.store.episodes`.
+    """Play all tasks under one condition, with the errors of :func:`pwagents.store.episodes`.
 
     Args:
         agent_of: the agent for a task; only oracles look at more than the user.
@@ -191,10 +197,7 @@ def run_condition(
         workers: episodes at a time, each with a driver of its own.
     """
     free: Queue[Driver] = Queue()
-    recalls = {
-        user: recall_of(history, condition.memory, condition.retrieval, world.embedder)
-        for user, history in world.histories.items()
-    }
+    recalls = world.recalls(condition.memory, condition.retrieval)
 
     def solve(task: WebTask) -> WebTrajectory:
         brief, driver = Brief(task.texts[condition.level], recalls[task.user_id]), free.get()
@@ -211,15 +214,7 @@ def run_condition(
             drivers = [HtmlDriver(world.web) for _ in range(workers)]
         for driver in drivers:
             free.put(driver)
-        return episodes(
-            store,
-            world.tasks,
-            solve,
-            {**params, **world.key, **plain(condition)},
-            method=method,
-            model=model,
-            workers=workers,
-            stored_only=stored_runs_only,
-            record=WebEpisode,
-            served=served,
-        )
+        facts = {**params, **world.key, **plain(condition)}
+        options = {"workers": workers, "stored_only": stored_runs_only, "served": served}
+        options |= {"method": method, "model": model, "record": WebEpisode}
+        return episodes(store, world.tasks, solve, facts, **options)

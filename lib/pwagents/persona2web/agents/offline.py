@@ -1,9 +1,7 @@
-"""The agent without a language model, and those it is measured against.
+"""The agent without a language model, an oracle, and scripted agents for the meta-evaluation.
 
-These are an oracle, and scripted agents for the meta-evaluation: valid routes of a task and
-ways to fail, of which the script decides what the agent finds, believes and does. All of them walk by the
-rules of :mod:`pwagents.persona2web.agents.navigator`, on the observation text of their architecture alone;
-they differ in what they know before they walk.
+Scripts are valid routes of a task and ways to fail: they decide what the agent finds, believes and does. All
+walk by the rules of :mod:`pwagents.persona2web.agents.navigator`, on the observation text alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,22 +11,11 @@ from pwagents.persona2web.agents.episode import MOST_QUERIES, Agent, Brief, Cond
 from pwagents.persona2web.agents.navigator import Navigator, Plan
 from pwagents.persona2web.agents.recall import Reader, question_for
 from pwagents.persona2web.browser.driver import Visit
+from pwagents.persona2web.world import types
 from pwagents.persona2web.world.domains import domains, facet_of, item_fits
 from pwagents.persona2web.world.history import History
 from pwagents.persona2web.world.queries import read_task
-from pwagents.persona2web.world.types import (
-    WEBSITE,
-    Architecture,
-    Level,
-    MemoryStep,
-    Scheme,
-    Site,
-    Step,
-    Truth,
-    WebStep,
-    WebTask,
-    value_text,
-)
+from pwagents.persona2web.world.types import WEBSITE, MemoryStep, Site, Step, Truth, WebStep, WebTask
 
 
 @dataclass(frozen=True)
@@ -40,25 +27,22 @@ class OfflineAgent:
     """
 
     reader: Reader
-    architecture: Architecture
-    scheme: Scheme
+    architecture: types.Architecture
+    scheme: types.Scheme
 
     def __call__(self, brief: Brief, visit: Visit) -> Played:
         """Play one episode."""
+        played, plan, questions = _begin(brief)
         if self.scheme == "pre_execution":
             played, plan = self.clarify(brief)
-            walk(played, visit, plan, self.architecture, self.scheme)
-            return played
-        played, plan, questions = _begin(brief)
         questions = questions if self.scheme == "on_demand" else []
         if WEBSITE in questions:  # a site is needed at once, a preference when there is a choice
             plan = self._look(questions.pop(0), plan, brief, played)
-        until = Navigator.at_choice if questions else None
-        walk(played, visit, plan, self.architecture, self.scheme, until)
+        if questions:
+            walk(played, visit, plan, self.architecture, self.scheme, Navigator.at_choice)
         for name in questions:
             plan = self._look(name, plan, brief, played)
-        if questions:
-            walk(played, visit, plan, self.architecture, self.scheme)
+        walk(played, visit, plan, self.architecture, self.scheme)
         return played
 
     def clarify(self, brief: Brief) -> tuple[Played, Plan]:
@@ -80,21 +64,17 @@ class OfflineAgent:
         """Ask the history for one thing, and return the plan with what the reader makes of it."""
         domain, query = plan.domain.name, question_for(plan.domain, name)
         records = brief.recall(query)
-        read = (
-            self.reader.website(records, domain)
-            if name == WEBSITE
-            else self.reader.value(records, domain, name)
-        )
-        answer = "The records do not tell." if read is None else f"{name}: {value_text(read)}"
+        is_site, reader = name == WEBSITE, self.reader
+        read = reader.website(records, domain) if is_site else reader.value(records, domain, name)
+        answer = "The records do not tell." if read is None else f"{name}: {types.value_text(read)}"
         ids = tuple(record.event_id for record in records)
         reason = f"The task leaves out the {name}."
         played.steps.append(MemoryStep(query=query, retrieved=ids, answer=answer, reason=reason))
         if read is None:
             return plan
         why = {**plan.why, name: f"the history shows it ({len(records)} records found)"}
-        if name == WEBSITE:
-            return replace(plan, host=read, why=why)
-        return replace(plan, values={**plan.values, name: read}, why=why)
+        new = {"host": read} if is_site else {"values": {**plan.values, name: read}}
+        return replace(plan, why=why, **new)
 
 
 def _begin(brief: Brief) -> tuple[Played, Plan, list[str]]:
@@ -111,8 +91,8 @@ def walk(
     played: Played,
     visit: Visit,
     plan: Plan,
-    architecture: Architecture,
-    scheme: Scheme,
+    architecture: types.Architecture,
+    scheme: types.Scheme,
     until: Callable[[Navigator, str], bool] | None = None,
     most: int | None = None,
 ) -> None:
@@ -159,14 +139,14 @@ def true_plan(task: WebTask) -> Plan:
     return Plan(goal.host, domains()[goal.domain], goal.operation, goal.stated | goal.masked, why)
 
 
-def true_looks(task: WebTask, level: Level, truth: Truth) -> list[Step]:
+def true_looks(task: WebTask, level: types.Level, truth: Truth) -> list[Step]:
     """Return a look for each thing that the level leaves out; each finds records that support it."""
     domain, left_out = task.goal.domain, task.left_out(level)
     return [
         MemoryStep(
             query=question_for(domains()[domain], name),
             retrieved=tuple(sorted(truth.support.get((task.user_id, domain, name), ()))[:SHOWN]),
-            answer=f"{name}: {value_text(value)}",
+            answer=f"{name}: {types.value_text(value)}",
             reason=f"The task leaves out the {name}.",
         )
         for name, value in ({WEBSITE: task.goal.host} | task.goal.masked).items()

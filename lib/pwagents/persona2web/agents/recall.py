@@ -5,7 +5,7 @@ things outright, a record each: what it gains is what implicit histories cost. S
 alone, as AgentOccam's published retriever does; a record's website and time are shown with it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Literal, Protocol
 
@@ -157,13 +157,7 @@ class Reader:
     if any; what most of a user's records point to is the answer. Texts in ``without`` are not learned from.
     """
 
-    def __init__(
-        self,
-        histories: Sequence[History],
-        embedder: Embeds,
-        seed: int = 0,
-        without: frozenset[str] = frozenset(),
-    ):
+    def __init__(self, histories: Sequence[History], embedder: Embeds, seed=0, without: Collection[str] = ()):
         self._embedder = embedder
         # By sub-domain: text of a record -> facet and value that it shows, empty for none.
         seen: dict[str, dict[str, tuple[str, str]]] = {}

@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,15 +55,14 @@ def _in_thread(name: str) -> Callable:
     return method
 
 
-class ChromiumDriver(Driver):
+class ChromiumDriver(Driver, AbstractContextManager):
     """Visits pages of the local web behind a port. Close it, or use it in a ``with`` block.
 
     Raises RuntimeError if no Chromium starts, InfrastructureError (any method) if it fails.
 
     Args:
-        record: a folder that gets one of its own for each visit (``000``, ``001`` ...), with a screenshot of
-            each page looked at (``000.png`` ...) and, when the visit ends, Playwright's trace
-            (``trace.zip``); what was there before is removed. None keeps nothing.
+        record: a folder that gets one for each visit (``000`` ...), made anew, with a screenshot of each page
+            looked at (``000.png`` ...) and, when the visit ends, Playwright's ``trace.zip``.
         arguments: more of the browser's command line.
     """
 
@@ -80,9 +79,6 @@ class ChromiumDriver(Driver):
 
     def __reduce__(self) -> Any:
         raise StaysHere("a browser runs on one machine")
-
-    def __enter__(self) -> "ChromiumDriver":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -120,9 +116,7 @@ class ChromiumDriver(Driver):
             )
         arguments = [f"--host-resolver-rules=MAP * 127.0.0.1:{port}", "--no-proxy-server", "--disable-quic"]
         arguments += ["--disable-features=DnsOverHttps,AsyncDns", *more]
-        arguments += (
-            ["--no-sandbox"] if os.geteuid() == 0 else []
-        )  # Chromium's sandbox refuses to run as root
+        arguments += ["--no-sandbox"] if os.geteuid() == 0 else []  # the sandbox refuses to run as root
         self._playwright = sync_playwright().start()
         path = None if executable == PLAYWRIGHTS else executable
         try:
@@ -133,15 +127,10 @@ class ChromiumDriver(Driver):
 
     def _renew(self, session: WebSession) -> None:
         self._end()
-        self._context = self._browser.new_context(
-            viewport={"width": 1280, "height": 900},
-            locale="en-US",
-            timezone_id="UTC",
-            java_script_enabled=False,
-            service_workers="block",
-            accept_downloads=False,
-            extra_http_headers={VISIT_HEADER: session.session_id},
-        )
+        options = {"locale": "en-US", "timezone_id": "UTC", "viewport": {"width": 1280, "height": 900}}
+        options |= {"java_script_enabled": False, "service_workers": "block", "accept_downloads": False}
+        headers = {VISIT_HEADER: session.session_id}
+        self._context = self._browser.new_context(extra_http_headers=headers, **options)
         self._context.set_default_timeout(driver.WAIT_S * 1000)
         self._tab, self._pictures = self._context.new_page(), 0
         if self.record:

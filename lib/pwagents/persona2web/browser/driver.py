@@ -78,9 +78,8 @@ class Driver:
         if node.role == "option":
             self._choose(node)
         elif node.role in ("textbox", "searchbox", "combobox"):
-            raise ActionError(
-                f"{node.role} {element_id} is not for clicking: write into it or choose from it"
-            )
+            wrong = "is not for clicking: write into it or choose from it"
+            raise ActionError(f"{node.role} {element_id} {wrong}")
         else:
             self._move(lambda: self._click(node))
 
@@ -208,15 +207,10 @@ class HtmlDriver(Driver):
 # Name -> its arguments; those after a "?" may be left out. Actions that touch no page (note, stop, plans, the
 # memory) are the agent's own.
 FORMS: dict[Architecture, dict[str, tuple[str, ...]]] = {
-    "occam": {"click": ("id",), "type": ("id", "text", "?enter"), "go_back": ()},
-    "indexed": {
-        "click": ("id",),
-        "type": ("id", "text", "?enter"),
-        "select": ("id", "text"),
-        "go_to": ("text",),
-        "go_back": (),
-    },
+    "occam": {"click": ("id",), "type": ("id", "text", "?enter"), "go_back": ()}
 }
+FORMS["indexed"] = {"click": ("id",), "type": ("id", "text", "?enter"), "select": ("id", "text")}
+FORMS["indexed"] |= {"go_to": ("text",), "go_back": ()}
 _TEXT = r"(?:[^\[\]]|\[[^\[\]]*\])*"  # holds no bracket, or pairs of them
 _WORDS = {"id": "[number]", "text": "[text]", "?enter": "[1 for Enter]"}
 

@@ -25,25 +25,10 @@ LIVE = """() => {
 MAX_ROWS = 500
 INTERACTIVE = {"link", "button", "textbox", "searchbox", "combobox", "option", "radio", "checkbox"}
 _INPUTS = {"search": "searchbox", "radio": "radio", "checkbox": "checkbox", "text": "textbox"}
-_ROLES = {
-    "button": "button",
-    "select": "combobox",
-    "option": "option",
-    "nav": "navigation",
-    "main": "main",
-    "aside": "complementary",
-    "header": "banner",
-    "footer": "contentinfo",
-    "ul": "list",
-    "ol": "list",
-    "li": "listitem",
-    "table": "table",
-    "tr": "row",
-    "td": "cell",
-    "fieldset": "group",
-    "article": "article",
-    "p": "paragraph",
-} | {f"h{level}": "heading" for level in range(1, 7)}
+_ROLES = {name: name for name in ("button", "option", "main", "table", "article")}
+_ROLES |= {"select": "combobox", "nav": "navigation", "aside": "complementary", "header": "banner"}
+_ROLES |= {"footer": "contentinfo", "ul": "list", "ol": "list", "li": "listitem", "tr": "row", "td": "cell"}
+_ROLES |= {"fieldset": "group", "p": "paragraph"} | {f"h{level}": "heading" for level in range(1, 7)}
 _CELLS = {"cell", "columnheader", "rowheader"}
 _NAMED_BY_CONTENT = {"link", "button", "heading", "option"} | _CELLS
 _UNSEEN = {"svg", "script", "style", "template", "link", "meta"}

@@ -24,15 +24,7 @@ from pwagents.persona2web.agents.navigator import read_page
 from pwagents.persona2web.browser.driver import split_action
 from pwagents.persona2web.judge.scores import ENOUGH, Score, Scores, View, overall
 from pwagents.persona2web.world.domains import facet_of, names_value
-from pwagents.persona2web.world.types import (
-    WEBSITE,
-    BrowsingEvent,
-    Value,
-    WebStep,
-    WebTask,
-    WebTrajectory,
-    value_text,
-)
+from pwagents.persona2web.world.types import WEBSITE, BrowsingEvent, Value, WebStep, WebTask, WebTrajectory
 from pwagents.words import read_yaml
 
 LAST_PAGE = 6000  # characters
@@ -98,18 +90,11 @@ def transcribe(
     goal, left_out = task.goal, task.left_out(trajectory.level)
 
     def wishes(values: Mapping[str, Value]) -> dict[str, Wish]:
-        stated = {name: facet_of(goal.domain, name).stated for name in values}
-        return {name: Wish(value, stated[name].format(value_text(value))) for name, value in values.items()}
+        return {name: Wish(v, facet_of(goal.domain, name).state(v)) for name, v in values.items()}
 
-    rubric = {
-        "view": view,
-        "text": task.texts[trajectory.level],
-        "host": goal.host,
-        "operation": goal.operation,
-        "stated": wishes(goal.stated),
-        "masked": wishes(goal.masked),
-        "to_find": ("website",) * (WEBSITE in left_out) + ("preferences",) * bool(left_out & {*goal.masked}),
-    }
+    to_find = ("website",) * (WEBSITE in left_out) + ("preferences",) * bool(left_out & {*goal.masked})
+    rubric = {"view": view, "text": task.texts[trajectory.level], "host": goal.host, "to_find": to_find}
+    rubric |= {"operation": goal.operation, "stated": wishes(goal.stated), "masked": wishes(goal.masked)}
     did = _did(trajectory)
     if view == "action_wise":
         bare = tuple(Did(each.action, error=each.error) for each in did)
@@ -165,19 +150,12 @@ def tell(transcript: Transcript) -> str:
 
 # --- the judge that reads by rules -------------------------------------------------------------------------
 
-_WORDS = {  # of what is acted on, or of the last page's address, once an operation was done
-    "cart": r"^click .*\b(add|put|buy)\b",
-    "booking": r"^click .*\b(hold|save|make)\b",
-    "compare": r"^click .*\bcompare: ",
-    "search": r"^stop\b",
-    "lookup": r"^stop\b.*\d",
-}
-_PAGES = {
-    "cart": r"\.test/cart\b",
-    "booking": r"\.test/bookings\b",
-    "compare": r"\.test/(compare|search)\b",
-    "search": r"\.test/search\b",
-    "lookup": r"\.test/item/",
+_DONE = {  # words of what is acted on, and of the last page's address, once an operation was done
+    "cart": (r"^click .*\b(add|put|buy)\b", r"\.test/cart\b"),
+    "booking": (r"^click .*\b(hold|save|make)\b", r"\.test/bookings\b"),
+    "compare": (r"^click .*\bcompare: ", r"\.test/(compare|search)\b"),
+    "search": (r"^stop\b", r"\.test/search\b"),
+    "lookup": (r"^stop\b.*\d", r"\.test/item/"),
 }
 _FAULT = "Please try again"
 
@@ -186,7 +164,8 @@ def judge_by_rules(seen: Transcript) -> Scores:
     """Return the scores of one transcript, from what its view shows."""
     head = seen.last_page.split("\n")[0]
     ended_there = f"//{seen.host}/" in head
-    ended_right = re.search(_PAGES[seen.operation], head) is not None
+    words, place = _DONE[seen.operation]
+    ended_right = re.search(place, head) is not None
     if seen.view == "action_wise":
         return _by_route(seen)
     if seen.view == "outcome":  # what is shown at the end fits, however it came to that
@@ -201,7 +180,7 @@ def judge_by_rules(seen: Transcript) -> Scores:
     worked = [each.action for each in seen.did if not each.error]
     hosts = [host for each in seen.did for host in re.findall(r"[\w-]+\.test\b", each.reason)]
     there = 1.0 if ended_there and all(host == seen.host for host in hosts) else 0.5
-    done = any(re.search(_WORDS[seen.operation], each.action, re.IGNORECASE) for each in seen.did)
+    done = any(re.search(words, each.action, re.IGNORECASE) for each in seen.did)
     intent = 0.5 if _FAULT in seen.last_page else float(done and ended_right)
     site = max((_site_read(look, seen.host) for look in seen.looks), default=0.0)
     read = overall([_value_read(seen.looks, wish) for wish in seen.masked.values()])
@@ -265,10 +244,8 @@ _TO_FIND = {"website_retrieval": "website", "preference_retrieval": "preferences
 def ask_judge(model: ChatModel, transcripts: Sequence[Transcript]) -> list[Scores | None]:
     """Return a language model's scores of each; None if it refuses or its reply cannot be read."""
     replies = ask_all(model, [request_for(each) for each in transcripts], "judge")
-    return [
-        read_scores(reply, transcript) if reply else None
-        for reply, transcript in zip(replies, transcripts, strict=True)
-    ]
+    pairs = zip(replies, transcripts, strict=True)
+    return [read_scores(reply, seen) if reply else None for reply, seen in pairs]
 
 
 def request_for(transcript: Transcript) -> Request:
@@ -300,6 +277,5 @@ def read_scores(reply: Reply, transcript: Transcript) -> Scores | None:
 def criteria_of(transcript: Transcript) -> dict[str, str]:
     """Return what is scored: retrieval only if the view shows it and the text leaves something out."""
     to_find = transcript.to_find if transcript.view == "reasoning_aware" else ()
-    return {
-        name: text for name, text in CRITERIA.items() if name not in _TO_FIND or _TO_FIND[name] in to_find
-    }
+    hidden = {name for name, what in _TO_FIND.items() if what not in to_find}
+    return {name: text for name, text in CRITERIA.items() if name not in hidden}

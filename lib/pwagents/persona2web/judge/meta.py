@@ -19,14 +19,8 @@ from pwagents.errors import DataError
 from pwagents.llm.chat import ChatModel
 from pwagents.persona2web.agents.episode import WebEpisode, World, run_condition
 from pwagents.persona2web.agents.offline import SCRIPTED, VALID, scripts_of
-from pwagents.persona2web.judge.judges import (
-    CRITERIA,
-    Transcript,
-    ask_judge,
-    judge_by_rules,
-    tell,
-    transcribe,
-)
+from pwagents.persona2web.judge import judges
+from pwagents.persona2web.judge.judges import CRITERIA, Transcript
 from pwagents.persona2web.judge.scores import VIEWS, Scores, View, judge
 
 MEASURES: Mapping[str, Callable[[Scores], float]] = {
@@ -47,17 +41,12 @@ def play_scripts(
         task.task_id: scripts_of(task, world.histories[task.user_id], world.web.sites[task.goal.host], truth)
         for task in few.tasks
     }
-    return {
-        name: run_condition(
-            few,
-            SCRIPTED,
-            lambda task, name=name: scripts[task.task_id][name],
-            store,
-            method=name,
-            stored_runs_only=stored_runs_only,
-        )
-        for name in next(iter(scripts.values()), ())
-    }
+    played = {}
+    for name in next(iter(scripts.values()), ()):
+        agents = {task_id: agents[name] for task_id, agents in scripts.items()}
+        options = {"method": name, "stored_runs_only": stored_runs_only}
+        played[name] = run_condition(few, SCRIPTED, lambda t, a=agents: a[t.task_id], store, **options)
+    return played
 
 
 def judge_scripts(
@@ -66,10 +55,7 @@ def judge_scripts(
     """Tabulate how judges agree with the truth on scripted episodes, on three views.
 
     Judges see transcripts, without ids and states; the action-wise view compares with the first valid route.
-
-    Returns:
-        One row for each judge ("rules"; "language model", if there is one), view and measure (website and
-        preference: P_web and P_pref; intent; success), with the columns of :func:`agreement`.
+    A row each judge ("rules"; "language model", if there is one), view and measure.
     """
     records = [record for episodes in played.values() for record in episodes]
     routes = {record.task_id: record for record in played[VALID]}
@@ -88,10 +74,10 @@ def judge_agents(
 
     ``reference`` is "truth", or "person" for the labels of a sheet (:func:`write_sheet`) that was filled in.
     """
-    judges = ("rules", *(["language model"] if model else []))
-    said = {name: judged_by(name, world, records, REASONS, model) for name in ("programmatic", *judges)}
+    others = ("rules", *(["language model"] if model else []))
+    said = {name: judged_by(name, world, records, REASONS, model) for name in ("programmatic", *others)}
     true = said["programmatic"]
-    frames = [agreement(true, said[name]).assign(judge=name, reference="truth") for name in judges]
+    frames = [agreement(true, said[name]).assign(judge=name, reference="truth") for name in others]
     if labels:
         by_key = read_sheet(labels)
         person = [by_key.get((record.task_id, record.method)) for record in records]
@@ -118,7 +104,7 @@ def judged_by(
         tasks, truth = {task.task_id: task for task in world.tasks}, world.truth("implicit")
         return [judge(tasks[each.task_id], each.trajectory, truth) for each in records]
     seen = transcripts(world, records, view, routes)
-    return [judge_by_rules(each) for each in seen] if name == "rules" else ask_judge(model, seen)
+    return judges.ask_judge(model, seen) if name != "rules" else [*map(judges.judge_by_rules, seen)]
 
 
 def transcripts(
@@ -130,7 +116,7 @@ def transcripts(
     seen = []
     for each in records:
         route = routes[each.task_id].trajectory if routes else None
-        seen.append(transcribe(tasks[each.task_id], each.trajectory, view, events, route))
+        seen.append(judges.transcribe(tasks[each.task_id], each.trajectory, view, events, route))
     return seen
 
 
@@ -146,18 +132,12 @@ def agreement(truth: Sequence[Scores], judged: Sequence[Scores | None]) -> pd.Da
         said = np.array([measure(b) for _, b in pairs])
         varies = len(pairs) > 1 and np.ptp(true) > 0 and np.ptp(said) > 0
         classes = ((4 * true).astype(int), (4 * said).astype(int))
-        rows.append(
-            {
-                "measure": name,
-                "spearman": float(spearmanr(true, said).statistic) if varies else np.nan,
-                "pearson": float(pearsonr(true, said).statistic) if varies else np.nan,
-                "accuracy": float(np.mean(true == said)) if pairs else np.nan,
-                "kappa": float(cohen_kappa_score(*classes)) if varies else np.nan,
-                "judged": len(pairs),
-                "unreadable": len(truth) - len(pairs),
-            }
-        )
-    return pd.DataFrame(rows)
+        correlations = [float(f(true, said).statistic) if varies else np.nan for f in (spearmanr, pearsonr)]
+        accuracy = float(np.mean(true == said)) if pairs else np.nan
+        kappa = float(cohen_kappa_score(*classes)) if varies else np.nan
+        rows.append((name, *correlations, accuracy, kappa, len(pairs), len(truth) - len(pairs)))
+    columns = ["measure", "spearman", "pearson", "accuracy", "kappa", "judged", "unreadable"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def write_sheet(path: Path, world: World, records: Sequence[WebEpisode]) -> None:
@@ -171,7 +151,7 @@ def write_sheet(path: Path, world: World, records: Sequence[WebEpisode]) -> None
         sheet.writerow(["task_id", "method", *CRITERIA, "right website", "right values", "task", "episode"])
         for record, seen in zip(records, transcripts(world, records, REASONS), strict=True):
             values = "; ".join(wish.wording for wish in (*seen.stated.values(), *seen.masked.values()))
-            about = [seen.host, values, seen.text, tell(seen)]
+            about = [seen.host, values, seen.text, judges.tell(seen)]
             sheet.writerow([record.task_id, record.method, *[""] * len(CRITERIA), *about])
 
 

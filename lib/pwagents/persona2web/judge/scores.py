@@ -12,18 +12,9 @@ from typing import Literal, get_args
 import pandas as pd
 
 from pwagents.persona2web.agents.episode import WebEpisode, World
+from pwagents.persona2web.world import types
 from pwagents.persona2web.world.domains import names_value
-from pwagents.persona2web.world.types import (
-    PORTAL,
-    WEBSITE,
-    Goal,
-    Request,
-    Step,
-    Truth,
-    Value,
-    WebTask,
-    WebTrajectory,
-)
+from pwagents.persona2web.world.types import PORTAL, WEBSITE, Goal, Request, Truth, WebTask, WebTrajectory
 from pwagents.schema import Record, Usage
 
 Score = Literal[0.0, 0.5, 1.0]
@@ -83,7 +74,41 @@ def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth) -> Scores:
     )
 
 
-def retrieval_score(steps: Iterable[Step], support: Collection[str]) -> Score:
+_WHY_WEBSITE = {
+    0.0: "The right website was not opened.",
+    0.5: "The right website was opened; what was done did not begin and end there.",
+    1.0: "Constraints and operations began and ended on the right website.",
+}
+_WHY_INTENT = {
+    0.0: "The operation was not done, or not with all stated constraints, or more was done.",
+    0.5: "A failing page stopped a right plan.",
+    1.0: "The operation was done with all stated constraints.",
+}
+
+
+def explain(scores: Scores, task: WebTask, trajectory: WebTrajectory, truth: Truth) -> dict[str, str]:
+    """Return why :func:`judge` gave each score, without a word of the right website or the right values."""
+    goal, requests = task.goal, trajectory.requests
+    recalled = {event for step in trajectory.steps if step.kind == "memory" for event in step.retrieved}
+
+    def found(name: str) -> str:
+        support = truth.support.get((task.user_id, goal.domain, name), frozenset())
+        return f"{name}: {len(recalled & support)} of {len(support)} supporting records were recalled"
+
+    applied = {name: preference_score(requests, goal, {name: value}) for name, value in goal.masked.items()}
+    used = [f"{name}: the right value was{'' if hit else ' not'} applied" for name, hit in applied.items()]
+    why = {
+        "website_retrieval": found(WEBSITE),
+        "website_utilization": _WHY_WEBSITE[scores.website_utilization],
+        "preference_retrieval": "; ".join(map(found, goal.masked)),
+        "preference_utilization": "; ".join(used),
+        "intent": _WHY_INTENT[scores.intent],
+        "reached": f"The session's state at the end is {'' if scores.reached else 'not '}the goal.",
+    }
+    return {name: text for name, text in why.items() if getattr(scores, name) is not None}
+
+
+def retrieval_score(steps: Iterable[types.Step], support: Collection[str]) -> Score:
     """Return 1 if the looks among the steps found three supporting records (all, if fewer), 1/2 for some."""
     ids = {event for step in steps if step.kind == "memory" for event in step.retrieved}
     hits = len(ids.intersection(support))
@@ -104,13 +129,12 @@ def uses(requests: Iterable[Request], goal: Goal) -> list[tuple[Request, str]]:
     return found
 
 
-def preference_score(requests: Iterable[Request], goal: Goal, values: Mapping[str, Value]) -> Score:
+def preference_score(requests: Iterable[Request], goal: Goal, values: Mapping[str, types.Value]) -> Score:
     """Return 1 if all values were applied, as filters or in a search; an item that merely fits counts 0.
 
     Of several values tried for a facet the last one counts.
     """
-    last: dict[str, Value] = {}
-    searches = []
+    last, searches = {}, []
     for request, words in uses(requests, goal):
         last |= request.applied
         searches.append(words)
@@ -146,17 +170,7 @@ def overall(scores: Sequence[Score]) -> Score:
 
 # --- as a table --------------------------------------------------------------------------------------------
 
-SCORES = (
-    "website_retrieval",
-    "website_utilization",
-    "preference_retrieval",
-    "preference_utilization",
-    "p_web",
-    "p_pref",
-    "p_avg",
-    "intent",
-    "success",
-)
+SCORES = (*list(Scores.model_fields)[:4], "p_web", "p_pref", "p_avg", "intent", "success")
 _TAKEN = ("reached", "steps", "looks", "fault", "tokens", "usd")
 _RECORD = ("method", "model", "task_id", "user_id", "outcome")
 _CONDITION = ("architecture", "scheme", "level", "memory", "driver", "faults", "sample", "edition")
@@ -180,14 +194,9 @@ def scores_frame(records: Sequence[WebEpisode], world: World) -> pd.DataFrame:
             scores = judge(tasks[record.task_id], played, truths[memory])
             row |= {name: getattr(scores, name) for name in SCORES}
             usage = sum((step.usage for step in played.steps), Usage())
-            row |= {
-                "reached": float(played.reached),
-                "steps": len(played.steps),
-                "looks": sum(step.kind == "memory" for step in played.steps),
-                "fault": float(played.site_fault),
-                "tokens": usage.tokens,
-                "usd": usage.usd,
-            }
+            looks = sum(step.kind == "memory" for step in played.steps)
+            row |= {"reached": float(played.reached), "fault": float(played.site_fault), "looks": looks}
+            row |= {"steps": len(played.steps), "tokens": usage.tokens, "usd": usage.usd}
         rows.append(row)
     columns = [*_RECORD, *_CONDITION, "retriever", *SCORES, *_TAKEN]
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys([*SCORES, *_TAKEN], float))

@@ -105,19 +105,12 @@ def looks() -> dict:
 
 @cache
 def _template():
-    jinja = Environment(
-        loader=PackageLoader(__package__, "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    spaces = {"trim_blocks": True, "lstrip_blocks": True}
+    loader = PackageLoader(__package__, ".")
+    jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, **spaces)
     jinja.filters["slug"] = slug
-    jinja.globals |= {
-        "address": address,
-        "facts": facts_of,
-        "picture": lambda item: zlib.crc32(item.item_id.encode()) % PICTURES,
-    }
+    jinja.globals |= {"address": address, "facts": facts_of}
+    jinja.globals["picture"] = lambda item: zlib.crc32(item.item_id.encode()) % PICTURES
     return jinja.get_template("pages.html")
 
 
@@ -136,14 +129,13 @@ def render(page: str, title: str, site: Site | None, session, suffix: str, **val
         "session": session,
         "suffix": suffix,
         "today": today,
-        "palette": zlib.crc32(site.host.encode()) % PALETTES if site else PALETTES,
-        "look": looks()["templates"][site.template] if site else None,
-        "words": looks()["skins"][site.skin] if site else None,
-        "state": session.sites[site.host] if site and session else None,
-        "domains": (),
-        "department": None,
-        "query": Query(),
     }
+    shared |= {"palette": PALETTES, "look": None, "words": None, "state": None}
+    shared |= {"domains": (), "department": None, "query": Query()}
+    if site:
+        shared["palette"] = zlib.crc32(site.host.encode()) % PALETTES
+        shared |= {"look": looks()["templates"][site.template], "words": looks()["skins"][site.skin]}
+        shared["state"] = session.sites[site.host] if session else None
     return _template().render(shared | values)
 
 
@@ -269,15 +261,11 @@ def filters_of(site: Site, query: Query) -> list[dict]:
     for facet in query.domain.facets if query.domain else ():
         label, chosen = site.labels[facet.name], query.applied.get(facet.name)
         name = slug(label)
-        options = [
-            {
-                "value": value_text(value),
-                "text": show_value(facet, value, as_choice=True),
-                "chosen": value == chosen,
-                "href": address("/search", kept | {"open": name, name: value_text(value)}),
-            }
-            for value in facet.values
-        ]
+        options = []
+        for value in facet.values:
+            said = {"value": value_text(value), "text": show_value(facet, value, as_choice=True)}
+            href = address("/search", kept | {"open": name, name: said["value"]})
+            options.append(said | {"chosen": value == chosen, "href": href})
         one = {"name": name, "label": label, "kind": facet.kind, "options": options}
         one["chosen"] = "" if chosen is None else value_text(chosen)
         one["text"] = "" if chosen is None else show_value(facet, chosen, as_choice=True)
@@ -313,20 +301,10 @@ def _search(call: Call, _: str) -> Reply:
         if facet.kind in SORTED:
             label, end = site.labels[facet.name], "lowest" if SORTED[facet.kind] > 0 else "highest"
             orders.append((slug(label), f"{label}: {end} first"))
-    return call.render(
-        "results",
-        "Results",
-        department=query.domain,
-        query=query,
-        params=query.params(site),
-        filters=filters,
-        opened=opened,
-        tab=next((one for one in filters if one["name"] == opened), filters[0] if filters else None),
-        orders=orders,
-        shown=shown,
-        total=len(found),
-        pages=-(-len(found) // PAGE_SIZE),
-    )
+    tab = next((one for one in filters if one["name"] == opened), filters[0] if filters else None)
+    about = {"department": query.domain, "query": query, "params": query.params(site), "filters": filters}
+    about |= {"opened": opened, "tab": tab, "orders": orders, "shown": shown, "total": len(found)}
+    return call.render("results", "Results", pages=-(-len(found) // PAGE_SIZE), **about)
 
 
 def _choose(call: Call, _: str) -> Reply:
@@ -380,7 +358,7 @@ def _held(call: Call, operation: Operation) -> Reply:
         raise PageError(404, f"There is no such page at {call.site.name}.")
     held, words = call.state.held(operation), looks()["skins"][call.site.skin]
     if operation != "compare":
-        page = "cart" if operation == "cart" else "bookings"
+        page = _PAGE_OF[operation].strip("/")
         return call.held(page, words[page], held)
     call.shown, rows = tuple(held), {}
     for item_id in held:
@@ -416,17 +394,10 @@ def _pay(call: Call, method: str) -> Reply:
 _PAGE_OF = {"cart": "/cart", "booking": "/bookings", "compare": "/compare"}
 # By method and first part of the path; a slash where an item follows. Each gets what stands here behind it,
 # or else the rest of the path.
-PAGES = {
-    ("GET", ""): (_home, None),
-    ("GET", "search"): (_search, None),
-    ("GET", "choose"): (_choose, None),
-    ("GET", "item/"): (_item, None),
-    ("GET", "book/"): (_book, None),
-    ("GET", "account"): (_account, "GET"),
-    ("POST", "account"): (_account, "POST"),
-    ("GET", "pay"): (_pay, "GET"),
-    ("POST", "pay"): (_pay, "POST"),
-}
+_read = {"": _home, "search": _search, "choose": _choose, "item/": _item, "book/": _book}
+PAGES = {("GET", name): (page, None) for name, page in _read.items()}
+for _method in ("GET", "POST"):
+    PAGES |= {(_method, "account"): (_account, _method), (_method, "pay"): (_pay, _method)}
 for _operation, _undo in {"cart": "uncart", "booking": "cancel", "compare": "uncompare"}.items():
     _page = _PAGE_OF[_operation].strip("/")
     PAGES |= {("GET", _page): (_held, _operation), ("POST", _page): (_add, _operation)}

@@ -46,8 +46,6 @@ def split_host(header: str) -> tuple[str, str, str | None]:
 
     >>> split_host("start.test.localhost:8009")
     ('start.test', '.localhost:8009', None)
-    >>> split_host("start.test")
-    ('start.test', '', None)
     """
     name, _, port = header.partition(":")
     found = _HOST.fullmatch(f".{name}") or _HOST.fullmatch("")
@@ -109,8 +107,7 @@ def serving(web: LocalWeb, port: int = 0) -> AbstractContextManager[int]:
 
 
 def main() -> None:
-    program = "python -m pwagents.persona2web.site.serve"
-    parser = argparse.ArgumentParser(prog=program, description="Serve the local web")
+    parser = argparse.ArgumentParser(description="Serve the local web")
     parser.add_argument("--port", type=int, default=8009)
     parser.add_argument("--seed", type=int, default=0, help="of the sites' stock")
     options = parser.parse_args()

@@ -86,13 +86,7 @@ class LocalWeb:
             self._sessions.pop(session.session_id, None)
 
     def handle(
-        self,
-        session_id: str | None,
-        method: str,
-        host: str,
-        path: str,
-        params: Mapping[str, str],
-        suffix: str = "",
+        self, session_id: str | None, method: str, host: str, path: str, params: Mapping[str, str], suffix=""
     ) -> Reply:
         """Return the reply to one request; whatever is wrong with it is a page with a status of 4xx.
 

@@ -44,14 +44,10 @@ def fact_numbers(domain: str) -> range:
     return range(*_file()["domains"][domain].get("fact_numbers", (0,)))
 
 
+@cache
 def facet_of(domain: str, name: str) -> Facet:
     """Return a facet by its name."""
-    return _facets(domain)[name]
-
-
-@cache
-def _facets(domain: str) -> dict[str, Facet]:
-    return {facet.name: facet for facet in domains()[domain].facets}
+    return next(facet for facet in domains()[domain].facets if facet.name == name)
 
 
 def fits(facet: Facet, wanted: Value, value: Value) -> bool:
@@ -154,15 +150,9 @@ def make_sites(seed: int, edition: int = 0) -> dict[str, Site]:
             rows = _rows(domain, today)
             later = rng(seed, "items", host, domain.name, str(edition))
             items += _items(domain, host, rows, later if edition else today)
-        sites[host] = Site(
-            host=host,
-            name=name,
-            domains=tuple(domain.name for domain in sold),
-            template=template,
-            skin=kinds[alike[place % len(alike)]][2],
-            labels=labels,
-            items=tuple(items),
-        )
+        skin, names = kinds[alike[place % len(alike)]][2], tuple(domain.name for domain in sold)
+        about = {"name": name, "template": template, "skin": skin, "labels": labels}
+        sites[host] = Site(host=host, domains=names, items=tuple(items), **about)
     return sites
 
 
@@ -174,14 +164,8 @@ def _items(
     stem = f"{host.removesuffix('.test')}-{domain.name.replace(' ', '-')}"
     for i in generator.permutation(len(rows)):
         values = {facet.name: _value(facet, rows[i][facet.name], generator) for facet in domain.facets}
-        yield Item(
-            item_id=f"{stem}-{i + 1}",
-            host=host,
-            domain=domain.name,
-            title=str(names[i]),
-            values=values,
-            fact=str(facts[i]) if domain.fact else "",
-        )
+        about = {"item_id": f"{stem}-{i + 1}", "title": str(names[i]), "values": values}
+        yield Item(host=host, domain=domain.name, fact=str(facts[i]) if domain.fact else "", **about)
 
 
 def _rows(domain: Domain, generator: np.random.Generator) -> list[dict[str, Value | None]]:

@@ -7,7 +7,7 @@ preference.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from typing import Any
@@ -117,10 +117,9 @@ class History:
             wanted[domain] += [value] if facet != WEBSITE else []
         patterns = {domain: values_pattern(tuple(values)) for domain, values in wanted.items()}
         search = cache(lambda domain, text: patterns[domain].search(text) is not None)
-        ids = (
-            event.event_id for event in self.events if search(self.shown[event.event_id].domain, event.object)
-        )
-        return frozenset(ids)
+        ids = [event.event_id for event in self.events]
+        texts = (event.object for event in self.events)
+        return frozenset(i for i, text in zip(ids, texts, strict=True) if search(self.shown[i].domain, text))
 
 
 def make_histories(settings: HistorySettings, seed: int) -> dict[str, History]:
@@ -276,23 +275,22 @@ class Year:
         First, a share of all records is made to name a preferred value, of those that show one. Such a
         record is a search: "sneakers in US 9". No other text names a value of its own sub-domain.
         """
-        person, able = self.person, []
-        for i, draft in enumerate(drafts):
-            shown = draft.shown
-            if shown.facet and not shown.noise and shown.value == person.wants[shown.domain, shown.facet]:
-                able.append(i)
+        wants, truths = self.person.wants, [draft.shown for draft in drafts]
+        able = [
+            i for i, t in enumerate(truths) if t.facet and not t.noise and t.value == wants[t.domain, t.facet]
+        ]
         for i in self.generator.permutation(able)[: round(self.settings.literal * len(drafts))]:
             draft, shown = drafts[i], drafts[i].shown
             stated = facet_of(shown.domain, shown.facet).state(shown.value)
             text = f"{domains()[shown.domain].item} {stated}"
-            drafts[i] = Draft(draft.timestamp, "web search", text, draft.website, shown)
+            drafts[i] = replace(draft, type="web search", object=text)
         events, truth = [], {}
         order = sorted(drafts, key=lambda draft: (draft.timestamp, draft.type, draft.object, draft.website))
         for i, draft in enumerate(order):
             fields = {name: getattr(draft, name) for name in ("timestamp", "type", "object", "website")}
-            events.append(BrowsingEvent(event_id=f"{person.user_id}-{i:05d}", **fields))
+            events.append(BrowsingEvent(event_id=f"{self.person.user_id}-{i:05d}", **fields))
             truth[events[-1].event_id] = draft.shown
-        return History(person, tuple(events), truth)
+        return History(self.person, tuple(events), truth)
 
     def _phrase(self, domain: str, facet: str, value: Value) -> tuple[EventType, str]:
         """Draw a phrase that points to a value, and the type of its record.

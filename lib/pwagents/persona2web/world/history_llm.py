@@ -20,18 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from pwagents.llm.chat import ChatModel, Reply, Request
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.llm.replies import Result, ask_twice, read_reply
+from pwagents.persona2web.world import history
 from pwagents.persona2web.world.domains import domains, values_pattern
-from pwagents.persona2web.world.history import (
-    HOUR,
-    NOISE,
-    Draft,
-    History,
-    Person,
-    Shown,
-    Year,
-    draw_lately,
-    values_of,
-)
+from pwagents.persona2web.world.history import Draft, History, Person, Shown, Year, values_of
 from pwagents.persona2web.world.types import WEBSITE, EventType, Value, value_text
 from pwagents.schema import Text
 from pwagents.seeds import derive_seed, rng
@@ -127,18 +118,10 @@ class LlmHistorian:
         for group, user in enumerate(user for user in said if user in wants):
             chosen = tuple(name for name in said[user].domains if (name, WEBSITE) in wants[user])
             often = (len(chosen) + 1) // 2
-            people.append(
-                Person(
-                    user_id=user,
-                    age=said[user].age,
-                    occupation=said[user].occupation,
-                    often=chosen[:often],
-                    seldom=chosen[often:],
-                    wants=wants[user],
-                    lately=draw_lately(wants[user], self.settings.drift, rng(self.seed, "llm lately", user)),
-                    group=group % 2,
-                )
-            )
+            generator = rng(self.seed, "llm lately", user)
+            lately = history.draw_lately(wants[user], self.settings.drift, generator)
+            who = (user, said[user].age, said[user].occupation, chosen[:often], chosen[often:])
+            people.append(Person(*who, wants[user], lately, group % 2))
         return people
 
     def _events(self, people: Sequence[Person]) -> list[Event]:
@@ -190,8 +173,8 @@ def _drafts(event: Event, actions: Sequence[Action], year: Year) -> Iterator[Dra
     generator = year.generator
     hours = np.sort(generator.random(len(actions))) * 60 - 60  # before and up to the event's time
     for hour, action in zip(hours, actions, strict=True):
-        at = event.time + int(hour * HOUR)
-        if generator.random() < NOISE:
+        at = event.time + int(hour * history.HOUR)
+        if generator.random() < history.NOISE:
             facet = list(event.shows)[generator.integers(len(event.shows))]
             yield year.noise(event.domain, facet, at, event.website)
         else:

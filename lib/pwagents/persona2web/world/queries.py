@@ -22,17 +22,16 @@ from pwagents.settings import QuerySettings
 
 COMPARED = 2  # items that a task of comparing asks for
 
-
 # Of the 100 texts that are known: what is to be done, and how many values are masked.
 OPERATIONS: dict[Operation, float] = {"search": 43, "booking": 23, "cart": 17, "lookup": 13, "compare": 4}
 MASKED = {1: 11, 2: 79, 3: 10}
 
 _ASKED: dict[Operation, str] = {
-    "search": "{where}find {an item}{wanted}.",
-    "cart": "{where}find {an item}{wanted} and add it to the cart.",
-    "booking": "{where}reserve {an item}{wanted}, but stop before payment.",
-    "lookup": "{where}look up the {fact} of {an item}{wanted}.",
-    "compare": "{where}find {an item}{wanted} and compare two that fit.",
+    "search": "{where}find {item}{wanted}.",
+    "cart": "{where}find {item}{wanted} and add it to the cart.",
+    "booking": "{where}reserve {item}{wanted}, but stop before payment.",
+    "lookup": "{where}look up the {fact} of {item}{wanted}.",
+    "compare": "{where}find {item}{wanted} and compare two that fit.",
 }
 
 
@@ -64,14 +63,8 @@ def query(goal: Goal, level: Level) -> str:
         wanted.append(facet.usual if level == 2 else facet.state(value))
     where = f"At {goal.host}, " if level == 0 else "On my preferred website, "
     article = "" if domain.item in ("milk", "sneakers") else "an " if domain.item[0] in "aeiou" else "a "
-    text = (
-        _ASKED[goal.operation]
-        .replace("{where}", where)
-        .replace("{an item}", article + domain.item)
-        .replace("{item}", domain.item)
-        .replace("{fact}", domain.fact)
-        .replace("{wanted}", "".join(f" {each}" for each in wanted))
-    )
+    about = {"where": where, "item": article + domain.item, "fact": domain.fact}
+    text = _ASKED[goal.operation].format(wanted="".join(f" {each}" for each in wanted), **about)
     return text[0].upper() + text[1:]
 
 
@@ -134,18 +127,14 @@ def read_task(text: str) -> Asked:
         fit = (named, sum(holds(plain, wording) for wording in wordings))
         if fit > best:
             best, domain = fit, each
-    stated = {}
-    for facet in domain.facets:
-        for value in facet.values:
-            if holds(plain, facet.state(value)):
-                stated[facet.name] = value
-    left_out = tuple(
-        facet.name for facet in domain.facets if facet.name not in stated and holds(plain, facet.usual)
-    )
+    values = [(facet, value) for facet in domain.facets for value in facet.values]
+    stated = {facet.name: value for facet, value in values if holds(plain, facet.state(value))}
+    usual = [facet.name for facet in domain.facets if holds(plain, facet.usual)]
+    left_out = tuple(name for name in usual if name not in stated)
     hosts = [host for host, (name, *_) in site_kinds().items() if holds(plain, host) or holds(plain, name)]
     verbs = (each for each, words in _VERBS if each in domain.operations and re.search(words, plain))
-    usual = "search" if "search" in domain.operations else domain.operations[0]
-    return Asked(domain, next(verbs, usual), max(hosts, key=len, default=""), stated, left_out)
+    often = "search" if "search" in domain.operations else domain.operations[0]
+    return Asked(domain, next(verbs, often), max(hosts, key=len, default=""), stated, left_out)
 
 
 def holds(plain: str, words: str) -> bool:

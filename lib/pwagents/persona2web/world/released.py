@@ -1,9 +1,9 @@
-"""Reads what the authors of Persona2Web released, as it is: task files, histories, caches of embeddings.
+"""Reads what the authors of Persona2Web released, as it is: task files, histories, caches.
 
 Task files stand in ``personalization_1``, ``_2`` and ``_3``, one a task and level, named
 ``<User>_<A, B or C><suffix>.json``. A suffix of 1 means level 2, 2 means level 1, 3 means level 0. Histories
 are ``memory_bank/<User>.json``, which the repository leaves out; its ``cache/<User>_1024_memories.pkl`` holds
-the same records as objects, with embeddings. The truth (preferences, goals) was not released: what is known
+the same records as objects. The truth (preferences, goals) was not released: what is known
 is what level 0 says, the website and the values that it marks. What is not as expected is a DataError that
 names file, record and field.
 """
@@ -13,9 +13,8 @@ import pickle
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any
 
-import numpy as np
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from pwagents.errors import DataError
@@ -29,10 +28,10 @@ _RECORD = ("timestamp", "type", "object", "website")
 _SITE = re.compile(r"At (?P<site>\S+?\.\w+(?: or \S+)*), ")
 _MARKED = re.compile(r"\*\*(.+?)\*\*")
 # Where the released runners, and older versions of them, define the class of the pickles' records.
+_ARRAYS = {("numpy", "ndarray"), ("numpy", "dtype")}  # what pickles of arrays name, in any version of NumPy
+for _core in ("numpy.core", "numpy._core"):
+    _ARRAYS |= {(f"{_core}.multiarray", "_reconstruct"), (f"{_core}.numeric", "_frombuffer")}
 _ITEM_MODULES = ("retriever", "AgentOccam.retriever", "browser_use.personalization.retriever")
-
-
-Model = TypeVar("Model", bound=BaseModel)
 
 
 class OfficialTask(Record):
@@ -54,13 +53,6 @@ class OfficialTask(Record):
         return tuple(_MARKED.findall(self.texts.get(0, "")))
 
 
-class Memories(NamedTuple):
-    """What a released pickle holds: records, and an embedding of each (records x dimensions)."""
-
-    events: tuple[BrowsingEvent, ...]
-    embeddings: np.ndarray
-
-
 def read_released(folder: Path) -> tuple[list[OfficialTask], dict[str, tuple[BrowsingEvent, ...]]]:
     """Return tasks and histories (by user) of a folder: ``queries.jsonl``, or a checkout of the repository.
 
@@ -75,8 +67,7 @@ def read_released(folder: Path) -> tuple[list[OfficialTask], dict[str, tuple[Bro
         if banks:
             histories[user] = read_history(banks[0])
         elif caches:
-            events = read_memories(caches[0]).events
-            histories[user] = tuple(sorted(events, key=lambda event: event.timestamp))
+            histories[user] = tuple(sorted(read_memories(caches[0]), key=lambda event: event.timestamp))
     return tasks, histories
 
 
@@ -118,21 +109,16 @@ def read_history(file: Path) -> tuple[BrowsingEvent, ...]:
     return tuple(sorted(_events(bank.memory_bank, file, file.stem), key=lambda event: event.timestamp))
 
 
-def read_memories(file: Path) -> Memories:
-    """Return what a released pickle holds. Only plain data, NumPy arrays and inert records are unpickled."""
+def read_memories(file: Path) -> tuple[BrowsingEvent, ...]:
+    """Return a released pickle's records. Only plain data, NumPy arrays and inert records are unpickled."""
     with file.open("rb") as stream:
         try:
             content = _DataUnpickler(stream).load()
-            items, embeddings = content["memory_items"], np.asarray(content["embeddings"], dtype=np.float32)
+            items = content["memory_items"]
             records = [vars(item) if isinstance(item, _MemoryItem) else item for item in items]
         except Exception as error:  # a damaged pickle can raise anything at all
-            expected = "a pickle of MemoryItem records and their embeddings"
-            raise DataError(file, "-", "pickle", error, expected) from error
-    events = _events(records, file, file.stem.split("_1024_memories")[0])
-    if embeddings.ndim != 2 or len(embeddings) != len(events):
-        shape = f"shape {embeddings.shape}"
-        raise DataError(file, "-", "embeddings", shape, f"{len(events)} vectors, one a record")
-    return Memories(events, embeddings)
+            raise DataError(file, "-", "pickle", error, "a pickle of MemoryItem records") from error
+    return _events(records, file, file.stem.split("_1024_memories")[0])
 
 
 class _MemoryItem:
@@ -147,22 +133,10 @@ class _MemoryItem:
 class _DataUnpickler(pickle.Unpickler):
     """Unpickles plain data, which needs no names, NumPy arrays, which need these, and inert records."""
 
-    _ALLOWED = frozenset(
-        (f"numpy{core}", name)
-        for core, name in [
-            ("", "ndarray"),
-            ("", "dtype"),
-            (".core.multiarray", "_reconstruct"),
-            ("._core.multiarray", "_reconstruct"),
-            (".core.numeric", "_frombuffer"),
-            ("._core.numeric", "_frombuffer"),
-        ]
-    )
-
     def find_class(self, module: str, name: str) -> Any:
         if name == "MemoryItem" and module in _ITEM_MODULES:
             return _MemoryItem
-        if (module, name) not in self._ALLOWED:
+        if (module, name) not in _ARRAYS:
             raise pickle.UnpicklingError(f"{module}.{name}, which is not data")
         return super().find_class(module, name)
 
@@ -206,7 +180,7 @@ def _events(records: list[Any], file: Path, user: str) -> tuple[BrowsingEvent, .
     )
 
 
-def _parse(kind: type[Model], content: Any, file: Path, record: Any = "-") -> Model:
+def _parse(kind: type[BaseModel], content: Any, file: Path, record: Any = "-") -> Any:
     """Return content as a form of this file's; DataError names what is wrong with it."""
     try:
         return kind.model_validate(content)
