@@ -135,23 +135,19 @@ def training_lines(curves: pd.DataFrame, config: GrpoSettings) -> list[str]:
     lines = []
     for name, own in curves.groupby("run", sort=False):
         end = own.tail(20).mean(numeric_only=True)
-        line = (
-            f"{name}: {own['step'].max():.0f} steps, of the last 20: clipped {end['clip_fraction']:.3f} of "
-        )
-        line += f"the tokens, approximate KL {end['approx_kl']:.2g}, entropy {end['entropy']:.2f} nats"
+        line = f"{name}: {own['step'].max():.0f} steps, of the last 20: clipped {end['clip_fraction']:.3f}"
+        line += f" of the tokens, approximate KL {end['approx_kl']:.2g}, entropy {end['entropy']:.2f} nats"
         if name == "PPO":
             line += f", the critic explains {end['explained']:.2f} of the returns"
         moved = own.filter(regex="^moved_").sum()
         kinds = [f"{kind.partition('_')[2]} {share:.2f}" for kind, share in (moved / moved.sum()).items()]
-        lines += [line, f"  {own['sampled'].sum():,.0f} episodes sampled; tokens that move the policy: "]
-        lines[-1] += ", ".join(kinds)
+        sampled = f"  {own['sampled'].sum():,.0f} episodes sampled"
+        lines += [line, f"{sampled}; tokens that move the policy: {', '.join(kinds)}"]
         drawn = own.filter(regex="^drawn_").sum() if name == "GRPO" and config.draws > 1 else {}
         for column, n_drawn in drawn.items():
             kind = column.removeprefix("drawn_")
-            n_slots, n_taught = (
-                config.max_steps * config.prompts_per_step / len(drawn),
-                own[f"informative_{kind}"].sum(),
-            )
+            n_slots = config.max_steps * config.prompts_per_step / len(drawn)
+            n_taught = own[f"informative_{kind}"].sum()
             line = f"  {kind}: of {n_drawn:,.0f} groups {n_taught:,.0f} teach something; "
             lines.append(line + f"{max(n_slots - n_taught, 0):,.0f} of {n_slots:,.0f} slots stayed empty")
     return lines
