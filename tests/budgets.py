@@ -20,7 +20,7 @@ SUMS = {
     "other files of lib, lines": (3_524, 3_000),
     "tests, lines": (18_830, 11_500),
     "tests of persona2web, lines": (2_396, 1_800),
-    "notebooks, lines of code": (2_833, 1_800),
+    "notebooks, lines of code": (2_834, 1_800),
     "notebooks, words": (14_788, 12_000),
     "reference, tables without 09's": (46, 50),
 }
